@@ -1,0 +1,72 @@
+"""Settings of the whole test session: which skips a CI run accepts, and where the tested package came from."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import respool
+
+#: Reasons for which a test may be skipped in CI, each with why it cannot run there.
+ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
+    (r"needs (C?Python|Python) 3\.1[23]", "the same tests run on that version in another step of CI"),
+)
+
+_skips: dict[str, str] = {}
+
+
+def _strict() -> bool:
+    """Whether this session must run everything: CI sets RESPOOL_CI=1."""
+    return os.environ.get("RESPOOL_CI") == "1"
+
+
+def _allowed(reason: str) -> bool:
+    return any(re.search(pattern, reason) for pattern, _why in ALLOWED_SKIPS)
+
+
+def _note(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not _allowed(reason):
+        _skips[report.nodeid] = reason
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember each test that was skipped for a reason not allowed in CI."""
+    _note(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Remember each module that was skipped as a whole."""
+    _note(report)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI, a test skipped for want of something fails the session."""
+    if _strict() and _skips and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which skips made the session fail."""
+    if _strict() and _skips:
+        terminalreporter.section("skipped, but must run here (RESPOOL_CI=1)", red=True)
+        for nodeid, reason in sorted(_skips.items()):
+            terminalreporter.write_line(f"{nodeid}: {reason}")
+
+
+def pytest_report_header() -> list[str]:
+    """Tell which copy of the package is tested."""
+    return [f"respool {respool.__version__} from {Path(respool.__file__).parent}"]
+
+
+def pytest_configure() -> None:
+    """With RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
+    if os.environ.get("RESPOOL_EXPECT_INSTALLED") == "1":
+        where = Path(respool.__file__).resolve()
+        if "site-packages" not in where.parts:
+            raise pytest.UsageError(f"respool should come from an installed wheel, but it is {where}")
