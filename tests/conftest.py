@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import respool
+from respool._version import __version__
 
 #: Reasons for which a test may be skipped in CI, each with why it cannot run there.
 ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
@@ -61,12 +62,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_report_header() -> list[str]:
     """Tell which copy of the package is tested."""
-    return [f"respool {respool.__version__} from {Path(respool.__file__).parent}"]
+    return [f"respool {__version__} from {respool.__path__[0]}"]
 
 
 def pytest_configure() -> None:
     """With RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
     if os.environ.get("RESPOOL_EXPECT_INSTALLED") == "1":
-        where = Path(respool.__file__).resolve()
+        where = Path(respool.__path__[0]).resolve()
         if "site-packages" not in where.parts:
             raise pytest.UsageError(f"respool should come from an installed wheel, but it is {where}")
