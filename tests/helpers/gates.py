@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .threads import HANG_GUARD
 
@@ -30,7 +30,7 @@ class Gate:
         self._inside = 0
 
     def stop(self) -> None:
-        """Called in the hook: tell of the arrival, then wait until let through."""
+        """Tell of the arrival, then wait until let through: what a hook calls."""
         with self._condition:
             self._arrived += 1
             self._inside += 1
@@ -88,7 +88,7 @@ class Gate:
 class Call(Generic[T]):
     """One call of a `RemoteHook`, standing still until it is told how to end."""
 
-    def __init__(self, args: tuple[Any, ...]) -> None:
+    def __init__(self, args: tuple[object, ...]) -> None:
         self.args = args
         self.thread = threading.current_thread()
         self._told = threading.Event()
@@ -106,7 +106,7 @@ class Call(Generic[T]):
         self._told.set()
 
     def outcome(self) -> T:
-        """Called by the hook: wait to be told, then end so."""
+        """Wait to be told how to end, then end so: what the hook calls."""
         if not self._told.wait(HANG_GUARD):
             msg = f"hang: the call with {self.args!r} was never told how to end"
             raise AssertionError(msg)
@@ -121,7 +121,8 @@ class RemoteHook(Generic[T]):
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Call[T]] = queue.SimpleQueue()
 
-    def __call__(self, *args: Any) -> T:
+    def __call__(self, *args: object) -> T:
+        """Stand still until the test has given this call its outcome."""
         call: Call[T] = Call(args)
         self._calls.put(call)
         return call.outcome()

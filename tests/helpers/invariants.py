@@ -59,14 +59,7 @@ def assert_within(stats: PoolStats, limits: PoolLimits) -> None:
 
 def assert_balanced(stats: PoolStats) -> None:
     """Check the two equations that hold at quiet moments."""
-    parts = (
-        stats.idle
-        + stats.leased
-        + stats.pending
-        + stats.quarantined
-        + stats.creating
-        + stats.destroying
-    )
+    parts = stats.idle + stats.leased + stats.pending + stats.quarantined + stats.creating + stats.destroying
     assert stats.size == parts, f"size is not the sum of its parts: {stats}"
     came = stats.created + stats.adopted
     gone = stats.destroyed + stats.detached + stats.abandoned

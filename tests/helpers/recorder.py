@@ -10,7 +10,7 @@ from respool import PoolObserver
 from .threads import HANG_GUARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
 
 class Event(NamedTuple):
@@ -29,29 +29,35 @@ class Recorder(PoolObserver):
         self.events: list[Event] = []
         self.on: dict[str, Callable[..., object]] = {}
 
-    def _note(self, kind: str, pool: Any, key: Any, *detail: Any) -> None:
+    def _note(self, kind: str, pool: object, key: Hashable, *detail: object) -> None:
         with self._condition:
             self.events.append(Event(kind, key, detail))
             self._condition.notify_all()
         if kind in self.on:
             self.on[kind](pool, key, *detail)
 
-    def created(self, pool: Any, key: Any, seconds: float) -> None:
+    def created(self, pool: object, key: Hashable, seconds: float) -> None:
+        """Note a creation."""
         self._note("created", pool, key, seconds)
 
-    def destroyed(self, pool: Any, key: Any, reason: str) -> None:
+    def destroyed(self, pool: object, key: Hashable, reason: str) -> None:
+        """Note a destruction and its reason."""
         self._note("destroyed", pool, key, reason)
 
-    def queued(self, pool: Any, key: Any) -> None:
+    def queued(self, pool: object, key: Hashable) -> None:
+        """Note a wait's beginning."""
         self._note("queued", pool, key)
 
-    def waited(self, pool: Any, key: Any, seconds: float, outcome: str) -> None:
+    def waited(self, pool: object, key: Hashable, seconds: float, outcome: str) -> None:
+        """Note a wait's end."""
         self._note("waited", pool, key, seconds, outcome)
 
-    def leaked(self, pool: Any, key: Any, stack: Any) -> None:
+    def leaked(self, pool: object, key: Hashable, stack: object) -> None:
+        """Note a leak."""
         self._note("leaked", pool, key, stack)
 
-    def hook_failed(self, pool: Any, key: Any, hook: str, error: BaseException) -> None:
+    def hook_failed(self, pool: object, key: Hashable, hook: str, error: BaseException) -> None:
+        """Note a hook's failure."""
         self._note("hook_failed", pool, key, hook, error)
 
     def of(self, kind: str) -> list[Event]:

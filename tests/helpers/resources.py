@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -57,7 +57,7 @@ class Factory:
         if planned is not None:
             raise planned
 
-    def create(self, key: Any) -> Thing:
+    def create(self, key: Hashable) -> Thing:
         """Make a thing; it counts as alive from the start of the call."""
         with self._lock:
             self.alive += 1
@@ -73,7 +73,7 @@ class Factory:
             self.made.append(thing)
         return thing
 
-    def destroy(self, key: Any, thing: Thing) -> None:
+    def destroy(self, key: Hashable, thing: Thing) -> None:
         """Unmake a thing; it counts as alive until the end of the call."""
         with self._lock:
             if not thing.alive:
@@ -88,20 +88,20 @@ class Factory:
             with self._lock:
                 self.alive -= 1
 
-    def validate(self, key: Any, thing: Thing) -> bool:
+    def validate(self, key: Hashable, thing: Thing) -> bool:
         """Tell whether the thing is healthy."""
         self._look(key, thing, "validate")
         self._begin("validate", key, thing)
         return thing.healthy
 
-    def reset(self, key: Any, thing: Thing) -> None:
+    def reset(self, key: Hashable, thing: Thing) -> None:
         """Note that the thing was reset."""
         self._look(key, thing, "reset")
         with self._lock:
             self.reset_things.append(thing)
         self._begin("reset", key, thing)
 
-    def _look(self, key: Any, thing: Thing, hook: str) -> None:
+    def _look(self, key: Hashable, thing: Thing, hook: str) -> None:
         if not thing.alive:
             self.misuse.append(f"{hook} of destroyed {thing!r}")
         if key != thing.key:

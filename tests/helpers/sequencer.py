@@ -37,9 +37,7 @@ class Sequencer:
                 msg = f"step {number} is used twice"
                 raise AssertionError(msg)
             self._claimed.add(number)
-            came = self._condition.wait_for(
-                lambda: self._broken or self._next == number, HANG_GUARD
-            )
+            came = self._condition.wait_for(lambda: self._broken or self._next == number, HANG_GUARD)
             if self._broken:
                 msg = f"step {number} can't run: the sequence is broken"
                 raise AssertionError(msg)

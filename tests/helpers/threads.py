@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ class Task(Generic[R]):
     def _run(self) -> None:
         try:
             self._value.append(self._call())
-        except BaseException as error:  # noqa: BLE001 - handed to the test, whatever it is
+        except BaseException as error:
             self._error = error
         finally:
             # The call may hold the last reference to a lease: let it go with the thread.
@@ -107,9 +108,7 @@ class Task(Generic[R]):
 
     def stack(self) -> str:
         """Tell where the thread is now, for messages about hangs."""
-        import sys  # noqa: PLC0415 - only for a message about a failure
-
-        frame = sys._current_frames().get(self.thread.ident or 0)  # noqa: SLF001 - documented way
+        frame = sys._current_frames().get(self.thread.ident or 0)
         if frame is None:
             return ""
         return "\n" + "".join(traceback.format_stack(frame))
@@ -134,7 +133,7 @@ class Threads:
         self.tasks.append(task)
         return task
 
-    def __enter__(self) -> Threads:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

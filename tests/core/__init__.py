@@ -1,0 +1,1 @@
+"""The pool itself, seen from outside through its contract, and its parts."""
