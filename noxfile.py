@@ -1,0 +1,121 @@
+"""What CI checks besides the plain test run; `nox --list` names the sessions, `nox -s lint types` runs some.
+
+Each session has a virtual environment of its own. `.ci/run` calls all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+PYTHONS = ["3.11", "3.12", "3.13"]
+
+nox.needs_version = ">=2024.10"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["lint", "types", "imports", "changes", "docs", "coverage", "wheel"]
+
+
+def group(*names: str) -> list[str]:
+    """Return the requirements of these dependency groups of pyproject.toml."""
+    return [requirement for name in names for requirement in nox.project.dependency_groups(PROJECT, name)]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """All rules of ruff, and its formatting."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """The package and the typing test, by mypy --strict for each Python and by basedpyright."""
+    session.install(*group("types", "test"), "--editable", ".[all]")
+    for version in PYTHONS:
+        session.run("mypy", "--python-version", version)
+    session.run("basedpyright")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """The import contract, and the figure of what `import respool` costs."""
+    session.install(*group("lint"), "--editable", ".[all]")
+    session.run("lint-imports")
+    session.run("python", "scripts/import_time.py")
+
+
+@nox.session
+def changes(session: nox.Session) -> None:
+    """Every change of the package is told under changes/; the fragments make a changelog."""
+    session.install(*group("changelog"))
+    session.run("python", "scripts/check_changes.py", *session.posargs)
+    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The manual, with warnings as errors."""
+    session.install(*group("docs"), "--editable", ".[all]")
+    out = ROOT / "docs" / "_build"
+    shutil.rmtree(out, ignore_errors=True)
+    session.run("sphinx-build", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(out / "html"))
+
+
+@nox.session(python=PYTHONS[0])
+def coverage(session: nox.Session) -> None:
+    """Branch coverage of the core by its own tests, with the gate of pyproject.toml."""
+    session.install(*group("test", "coverage"), "--editable", ".[all]")
+    session.run("coverage", "erase")
+    # A trace function slows the core tenfold: the hang timeout is about hangs, not about that.
+    session.run(
+        "coverage", "run", "-m", "pytest", "--timeout=300", "tests/core", "tests/contract", *session.posargs
+    )
+    session.run("coverage", "report")
+
+
+@nox.session(python=PYTHONS)
+def wheel(session: nox.Session) -> None:
+    """The whole suite on the built wheel, from a folder where the sources cannot be imported."""
+    session.install(*group("test", "build"))
+    dist = Path(session.create_tmp()) / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    session.run(
+        "python", "-m", "build", "--outdir", str(dist), ".", silent=True
+    )  # the wheel is built from the sdist
+    (built,) = dist.glob("*.whl")
+    _check_contents(session, built)
+    session.install(f"{built}[all]")
+
+    elsewhere = dist.parent / "checkout-without-sources"
+    shutil.rmtree(elsewhere, ignore_errors=True)
+    for name in _tracked():
+        if not name.startswith("respool/"):
+            target = elsewhere / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target)
+    session.chdir(elsewhere)
+    session.run("python", "-m", "pytest", *session.posargs, env={"RESPOOL_EXPECT_INSTALLED": "1"})
+
+
+def _tracked() -> list[str]:
+    """Return the files of the checkout that git knows and that are there."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, env=os.environ
+    ).stdout.decode()
+    return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
+
+
+def _check_contents(session: nox.Session, built: Path) -> None:
+    """The wheel holds every source file and the typing marker, and nothing else."""
+    inside = {name for name in zipfile.ZipFile(built).namelist() if ".dist-info/" not in name}
+    sources = {name for name in _tracked() if name.startswith("respool/")}
+    if inside != sources:
+        session.error(f"wheel and sources differ in {sorted(inside ^ sources)}")
