@@ -5,7 +5,6 @@ Each session has a virtual environment of its own. `.ci/run` calls all of them.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import zipfile
@@ -29,7 +28,7 @@ def group(*names: str) -> list[str]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """All rules of ruff, and its formatting."""
+    """Check with all rules of ruff, and its formatting."""
     session.install(*group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -37,7 +36,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """The package and the typing test, by mypy --strict for each Python and by basedpyright."""
+    """Check the package and the typing test by mypy --strict for each Python and by basedpyright."""
     session.install(*group("types", "test"), "--editable", ".[all]")
     for version in PYTHONS:
         session.run("mypy", "--python-version", version)
@@ -46,7 +45,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def imports(session: nox.Session) -> None:
-    """The import contract, and the figure of what `import respool` costs."""
+    """Check the import contract, and print what `import respool` costs."""
     session.install(*group("lint"), "--editable", ".[all]")
     session.run("lint-imports")
     session.run("python", "scripts/import_time.py")
@@ -54,7 +53,7 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def changes(session: nox.Session) -> None:
-    """Every change of the package is told under changes/; the fragments make a changelog."""
+    """Check that changes of the package are told under changes/, and that they make a changelog."""
     session.install(*group("changelog"))
     session.run("python", "scripts/check_changes.py", *session.posargs)
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
@@ -62,7 +61,7 @@ def changes(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The manual, with warnings as errors."""
+    """Build the manual with warnings as errors."""
     session.install(*group("docs"), "--editable", ".[all]")
     out = ROOT / "docs" / "_build"
     shutil.rmtree(out, ignore_errors=True)
@@ -71,7 +70,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def coverage(session: nox.Session) -> None:
-    """Branch coverage of the core by its own tests, with the gate of pyproject.toml."""
+    """Measure branch coverage of the core by its own tests, with the gate of pyproject.toml."""
     session.install(*group("test", "coverage"), "--editable", ".[all]")
     session.run("coverage", "erase")
     # A trace function slows the core tenfold: the hang timeout is about hangs, not about that.
@@ -83,7 +82,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def wheel(session: nox.Session) -> None:
-    """The whole suite on the built wheel, from a folder where the sources cannot be imported."""
+    """Run the whole suite on the built wheel, in a folder where the sources cannot be imported."""
     session.install(*group("test", "build"))
     dist = Path(session.create_tmp()) / "dist"
     shutil.rmtree(dist, ignore_errors=True)
@@ -108,13 +107,13 @@ def wheel(session: nox.Session) -> None:
 def _tracked() -> list[str]:
     """Return the files of the checkout that git knows and that are there."""
     listing = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, env=os.environ
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True
     ).stdout.decode()
     return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
 
 
 def _check_contents(session: nox.Session, built: Path) -> None:
-    """The wheel holds every source file and the typing marker, and nothing else."""
+    """Fail unless the wheel holds every source file and the typing marker, and nothing else."""
     inside = {name for name in zipfile.ZipFile(built).namelist() if ".dist-info/" not in name}
     sources = {name for name in _tracked() if name.startswith("respool/")}
     if inside != sources:

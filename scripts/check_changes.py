@@ -1,8 +1,8 @@
 """Check that a change of the package is told under changes/.
 
-`check_changes.py [BASE]` looks at what happened since BASE (a commit or branch; by default the last version's tag, or the
-beginning of the history): where something under respool/ changed, a fragment must have been added or changed too. The
-names and texts of the fragments there are checked in any case.
+`check_changes.py [BASE]` looks at what happened since BASE (a commit or branch; by default the last version's
+tag, or the beginning of the history): where something under respool/ changed, a fragment must have been added or
+changed too. The names and texts of the fragments there are checked in any case.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ def wrong_fragments() -> list[str]:
     """Return a line for each file under changes/ that is no fragment or says nothing."""
     problems = []
     for path in sorted((ROOT / "changes").iterdir()):
-        if path.name == "README.md":
+        if path.name in {"README.md", "template.md.jinja"}:
             continue
         if NAME.fullmatch(path.name) is None:
-            problems.append(
-                f"changes/{path.name}: should be named WORDS.KIND.md, KIND one of {', '.join(KINDS)}"
-            )
+            problems.append(f"changes/{path.name}: should be WORDS.KIND.md, KIND one of {', '.join(KINDS)}")
         elif not path.read_text(encoding="utf-8").strip():
             problems.append(f"changes/{path.name}: is empty")
     return problems
@@ -47,7 +45,7 @@ def untold(base: str) -> list[str]:
     if package and not told:
         where = base or "the beginning"
         return [
-            f"{len(package)} files under respool/ changed since {where}, and no fragment under changes/ tells of it"
+            f"{len(package)} files under respool/ changed since {where}, and nothing under changes/ tells of it"
         ]
     return []
 

@@ -1,7 +1,7 @@
 """Report what `import respool` costs above the interpreter's start, and what it loads.
 
-Each sample is a fresh interpreter that times the import statement itself; pairs with an empty statement are not needed
-then. The figure to reach is a median of 30 ms or less; `--limit` makes a median above it an error.
+Each sample is a fresh interpreter that times the import statement itself, so its own start is not in the figure.
+The median should be 30 ms or less; `--limit` makes one above it an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def main() -> int:
     times = [milliseconds for milliseconds, _ in samples]
     median = statistics.median(times)
     print(
-        f"import respool: {min(times):.1f} / {median:.1f} / {max(times):.1f} ms (min / median / max of {len(times)}), "
+        f"import respool: {min(times):.1f} / {median:.1f} / {max(times):.1f} ms (min / median / max "
+        f"of {len(times)}), "
         f"{samples[0][1]} modules, {platform.python_implementation()} {platform.python_version()}"
     )
     return 1 if arguments.limit is not None and median > arguments.limit else 0

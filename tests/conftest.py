@@ -1,4 +1,4 @@
-"""Settings of the whole test session: which skips a CI run accepts, and where the tested package came from."""
+"""Settings of the whole test session: which skips CI accepts, and where the tested package came from."""
 
 from __future__ import annotations
 
