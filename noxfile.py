@@ -86,9 +86,8 @@ def wheel(session: nox.Session) -> None:
     session.install(*group("test", "build"))
     dist = Path(session.create_tmp()) / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    session.run(
-        "python", "-m", "build", "--outdir", str(dist), ".", silent=True
-    )  # the wheel is built from the sdist
+    # `build` makes the sdist and then the wheel out of the sdist.
+    session.run("python", "-m", "build", "--outdir", str(dist), ".", silent=True)
     (built,) = dist.glob("*.whl")
     _check_contents(session, built)
     session.install(f"{built}[all]")

@@ -1,8 +1,8 @@
 """Check that a change of the package is told under changes/.
 
 `check_changes.py [BASE]` looks at what happened since BASE (a commit or branch; by default the last version's
-tag, or the beginning of the history): where something under respool/ changed, a fragment must have been added or
-changed too. The names and texts of the fragments there are checked in any case.
+tag, or the beginning of the history): where something under respool/ changed, a fragment must have been added
+or changed too. The names and texts of the fragments there are checked in any case.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def untold(base: str) -> list[str]:
     told = [name for name in changed if name.startswith("changes/") and not name.endswith("README.md")]
     if package and not told:
         where = base or "the beginning"
-        return [
-            f"{len(package)} files under respool/ changed since {where}, and nothing under changes/ tells of it"
-        ]
+        return [f"{len(package)} files under respool/ changed since {where}, and no fragment tells of it"]
     return []
 
 

@@ -1,6 +1,6 @@
 """Report what `import respool` costs above the interpreter's start, and what it loads.
 
-Each sample is a fresh interpreter that times the import statement itself, so its own start is not in the figure.
+Each sample is a fresh interpreter that times the import statement itself, so its own start is not in it.
 The median should be 30 ms or less; `--limit` makes one above it an error.
 """
 
