@@ -12,7 +12,9 @@ from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory, Thing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from tests.helpers.resources import MakePool
 
 LIMITS = {field.name for field in dataclasses.fields(PoolLimits)}
 
@@ -32,7 +34,7 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def make_pool(factory: Factory) -> Iterator[Callable[..., ResourcePool[Any, Thing]]]:
+def make_pool(factory: Factory) -> Iterator[MakePool]:
     """Give a maker of pools on ``factory``'s create and destroy; keywords are limits or options.
 
     At the end each pool is closed, and the factory's books must then agree with the pools'.

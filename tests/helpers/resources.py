@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+
+    from respool import ResourcePool
+
+    MakePool: TypeAlias = Callable[..., ResourcePool[Any, "Thing"]]
 
 
 class Thing:

@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from respool import ResourcePool
@@ -45,6 +46,42 @@ def wait_until_queued(pool: ResourcePool[Any, Any], n: int) -> None:
         lambda: pool.stats().waiters == n,
         f"{n} waiters (there are {pool.stats().waiters})",
     )
+
+
+def let_pass(moment: float) -> None:
+    """Return once the monotonic clock has reached ``moment``.
+
+    For deadlines that must have passed; that it may be much later must not matter.
+    """
+    wait_until(lambda: time.monotonic() >= moment, "the passing of time")
+
+
+def wake_ups(thread: threading.Thread) -> int:
+    """Return how often a live thread has given up the processor by itself so far.
+
+    A thread asleep in a lock keeps its number; each time it is woken, or looks at
+    something and goes to sleep again, the number grows.
+    """
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii")
+    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+def wait_asleep(threads: Sequence[threading.Thread]) -> list[int]:
+    """Wait until none of the threads does anything; how often each had been woken by then.
+
+    A thread that has just queued may still have to go through the interpreter's own lock
+    before it sleeps, so this looks until nothing has changed over a while of yielding.
+    """
+    give_up = time.monotonic() + HANG_GUARD
+    before = [wake_ups(thread) for thread in threads]
+    while time.monotonic() < give_up:
+        let_pass(time.monotonic() + 0.05)
+        after = [wake_ups(thread) for thread in threads]
+        if after == before:
+            return after
+        before = after
+    msg = "the threads never come to rest"
+    raise AssertionError(msg)
 
 
 class Task(Generic[R]):
