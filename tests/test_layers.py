@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: Third-party packages that each layer may name; for tools of type checkers see TYPING_ONLY.
 THIRD_PARTY: dict[str, set[str]] = {
     "core": set(),
-    "curl": {"pycurl"},
+    "curl": {"idna", "pycurl"},
     "buffers": set(),
     "io": set(),
     "cli": {"rich"},
