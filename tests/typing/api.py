@@ -1,0 +1,239 @@
+"""The public API as type checkers see it. Never run; checked by mypy --strict and basedpyright.
+
+`assert_type` fails the check when a type isn't inferred as it should be; an ignore that is not needed fails it too
+(mypy's warn_unused_ignores), so each ignored line is a proof that the mistake on it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, assert_type
+
+import respool.io
+from respool import (
+    ALL,
+    BoundPool,
+    Lease,
+    LoggingObserver,
+    PoolError,
+    PoolLimits,
+    PoolObserver,
+    PoolStats,
+    PoolTimeoutError,
+    ResourcePool,
+    __version__,
+)
+from respool.buffers import Allocator, Buffer, BufferPool, HostAllocator, PageAlignedAllocator
+
+
+class Connection:
+    """A resource."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def close(self) -> bool:
+        """End it."""
+        return True
+
+
+# --- a pool with keys: both type variables come from the create hook
+
+keyed = ResourcePool(Connection, limits=PoolLimits(max_size=4, max_per_key=len), name="connections")
+assert_type(keyed, ResourcePool[str, Connection])
+
+with keyed.lease("host") as connection:
+    assert_type(connection, Connection)
+with keyed.lease("host", 5) as connection:
+    assert_type(connection.host, str)
+with keyed.lease("host", timeout=None) as connection:
+    pass
+
+lease = keyed.lease("host")
+assert_type(lease, Lease[str, Connection])
+assert_type(lease.key, str)
+assert_type(lease.resource, Connection)
+assert_type(lease.released, bool)
+assert_type(lease.release(), None)
+assert_type(lease.discard(), None)
+assert_type(lease.detach(), Connection)
+assert_type(keyed.try_lease("host"), Lease[str, Connection] | None)
+
+assert_type(keyed.acquire("host"), Connection)
+assert_type(keyed.acquire("host", timeout=1.5), Connection)
+assert_type(keyed.try_acquire("host"), Connection | None)
+assert_type(keyed.release(connection), None)
+assert_type(keyed.discard(connection), None)
+
+keyed.lease(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the key is a str
+keyed.release("host")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a key is no resource
+keyed.lease("host", timeout="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+bound = keyed.bind("host")
+assert_type(bound, BoundPool[str, Connection])
+assert_type(bound.acquire(), Connection)
+assert_type(bound.acquire(1), Connection)
+assert_type(bound.try_acquire(), Connection | None)
+assert_type(bound.lease(timeout=1), Lease[str, Connection])
+assert_type(bound.try_lease(), Lease[str, Connection] | None)
+assert_type(bound.release(connection), None)
+assert_type(bound.clear(), int)
+assert_type(bound.stats(), PoolStats)
+
+# --- a pool of one kind: the key is None and may be left out
+
+
+def make(key: None) -> Connection:
+    """Create hook of a pool without keys."""
+    return Connection(str(key))
+
+
+plain: ResourcePool[None, Connection] = ResourcePool(make)
+assert_type(plain.lease(), Lease[None, Connection])
+assert_type(plain.lease(timeout=3), Lease[None, Connection])
+assert_type(plain.try_lease(), Lease[None, Connection] | None)
+assert_type(plain.acquire(), Connection)
+assert_type(plain.try_acquire(), Connection | None)
+assert_type(plain.bind(None), BoundPool[None, Connection])
+with plain.lease() as connection:
+    assert_type(connection, Connection)
+
+# --- hooks of every kind, and what they may not be
+
+
+def destroy(key: str, resource: Connection) -> bool:
+    """What it returns is of no matter."""
+    return bool(key) and resource.close()
+
+
+def validate(key: str, resource: Connection) -> bool:
+    """Must tell."""
+    return resource.host == key
+
+
+class Observer(PoolObserver):
+    """Overrides what it is interested in."""
+
+    def destroyed(self, pool: ResourcePool[str, Connection], key: str, reason: str) -> None:
+        """See why."""
+
+
+full = ResourcePool(
+    Connection,
+    destroy,
+    validate,
+    reset=lambda _key, resource: resource.close(),
+    cost=len,
+    limits=PoolLimits(max_size=1, max_per_key=None, max_idle=0, max_cost=100, max_waiters=0),
+    name="full",
+    observer=Observer(),
+    discard_on_error=True,
+    at_exit="leak",
+    track_leases=True,
+)
+assert_type(full, ResourcePool[str, Connection])
+
+ResourcePool(Connection, at_exit="keep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ResourcePool(Connection, limits=4)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+PoolLimits(4)  # type: ignore[misc]  # pyright: ignore[reportCallIssue] - keywords only
+PoolLimits(max_size="4")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+# --- the rest of a pool's face
+
+assert_type(full.clear(), int)
+assert_type(full.clear("host"), int)
+assert_type(full.clear(ALL), int)
+assert_type(full.stats(), PoolStats)
+assert_type(full.stats("host"), PoolStats)
+assert_type(full.stats(ALL), PoolStats)
+assert_type(plain.stats(None), PoolStats)
+assert_type(full.close(), None)
+assert_type(full.close(timeout=1), None)
+assert_type(full.limits, PoolLimits)
+assert_type(full.closed, bool)
+with full as entered:
+    assert_type(entered, ResourcePool[str, Connection])
+
+full.closed = True  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue] - read-only
+PoolLimits().max_size = 4  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue] - frozen
+
+stats = full.stats()
+assert_type(stats.idle, int)
+assert_type(stats.wait_seconds, float)
+assert_type(stats.destroyed_for, Mapping[str, int])
+assert_type(stats.hook_errors["create"], int)
+
+assert_type(__version__, str)
+LoggingObserver().leaked(full, "host", None)
+
+
+def timed_out(error: PoolTimeoutError) -> tuple[object, int]:
+    """The attributes of a timeout; it is caught as either of its bases."""
+    base: PoolError = error
+    standard: TimeoutError = error
+    del base, standard
+    assert_type(error.waiters, int)
+    assert_type(error.limits, PoolLimits | None)
+    return error.key, error.leased + error.idle + error.pending + error.creating
+
+
+# --- buffers
+
+
+class Mine:
+    """An allocator of one's own needs no base class."""
+
+    alignment: int = 64
+
+    def allocate(self, nbytes: int) -> bytearray:
+        """Get memory."""
+        return bytearray(nbytes)
+
+    def free(self, memory: object) -> None:
+        """Give it back."""
+
+
+allocators: list[Allocator] = [HostAllocator(), PageAlignedAllocator(huge_pages=True), Mine()]
+buffers = BufferPool(allocators[0], buffer_size=4096, max_bytes=1 << 20)
+with buffers.lease(timeout=1) as buffer:
+    assert_type(buffer, Buffer)
+    assert_type(buffer.view, memoryview)
+    assert_type(buffer.address, int)
+    assert_type(buffer.nbytes, int)
+    assert_type(buffer.capacity, int)
+assert_type(buffers.acquire(), Buffer)
+assert_type(buffers.try_acquire(), Buffer | None)
+assert_type(buffers.stats(), PoolStats)
+assert_type(buffers.clear(), int)
+
+BufferPool(object())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - no allocator
+
+# --- reading
+
+file = respool.io.open("https://host/object", size=10)
+assert_type(file, respool.io.File)
+assert_type(file.size, int | None)
+assert_type(file.read(), bytes)
+assert_type(file.read(offset=1, size=2), bytes)
+assert_type(file.read_into(bytearray(4), offset=1), int)
+future = file.pread(memoryview(bytearray(4)))
+assert_type(future.result(), int)
+assert_type(file.read_many([(0, 1), (5, 2)]), list[bytes])
+assert_type(file.buffered().read(), bytes)
+respool.io.open(Path("object"))
+file.read(0)  # type: ignore[misc]  # pyright: ignore[reportCallIssue] - a read says offset= and size=
+
+
+async def awaited(handle: respool.io.File) -> None:
+    """A read can be awaited from any loop."""
+    assert_type(await handle.pread(bytearray(4)), int)
+
+
+with respool.io.Session(respool.io.Config(task_size="4MiB", concurrency=4)) as session:
+    with session.open("file:///object") as opened:
+        assert_type(opened, respool.io.File)
+    assert_type(session.stats(), dict[str, PoolStats])
+
+choice: Literal["destroy", "leak"] = "leak"
+ResourcePool(Connection, at_exit=choice)
