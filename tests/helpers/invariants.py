@@ -102,3 +102,11 @@ def assert_quiet(
             total = sum(getattr(part, field) for part in parts.values())
             assert total == getattr(stats, field), f"{field} of the keys is {total}: {stats}"
     return stats
+
+
+def still_works(pool: ResourcePool[Any, Any], *, idle: int | None = None) -> None:
+    """Check that the pool is quiet, then that it serves as ever."""
+    assert_quiet(pool, leased=0, idle=idle)
+    with pool.lease("a good key", timeout=0):
+        assert pool.stats().leased == 1
+    assert_quiet(pool, leased=0)
