@@ -28,10 +28,15 @@ def test_an_error_in_a_thread_fails_the_test() -> None:
 def test_an_error_in_the_block_is_not_hidden() -> None:
     """What the test itself raises comes out at once, with a note on what a thread had raised."""
     stop = threading.Event()
-    with pytest.raises(LookupError) as caught, Threads() as threads:
-        threads.start(stop.wait)
-        threads.start(_fail).wait()
-        raise LookupError("in the test")
+
+    def test() -> None:
+        with Threads() as threads:
+            threads.start(stop.wait)
+            threads.start(_fail).wait()
+            raise LookupError("in the test")
+
+    with pytest.raises(LookupError) as caught:
+        test()
     assert "in the thread" in caught.value.__notes__[0]
     stop.set()
 
