@@ -171,3 +171,44 @@ def test_resources_of_any_kind_work(make_pool: MakePool, make: Callable[[], obje
     with pool.lease("A") as again:
         assert again is second
     still_works(pool)
+
+
+@pytest.mark.parametrize("call", ["release", "discard"])
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize(
+    "what", ["foreign", "None", "another pool's", "released", "discarded", "detached", "cleared", "a lease's"]
+)
+def test_giving_back_what_one_has_not(make_pool: MakePool, what: str, call: str, *, bound: bool) -> None:
+    """P37: what is foreign, given back or out of the pool is refused, with its repr; nothing changes."""
+    pool, other = make_pool(), make_pool()
+    pool.lease("A").release()
+    lease = None
+    thing: Thing | None = Thing("A", 99)
+    if what == "None":
+        thing = None
+    elif what == "another pool's":
+        thing = other.acquire("A")
+    elif what == "a lease's":
+        lease = pool.lease("A")
+        thing = lease.resource
+    elif what == "detached":
+        thing = pool.lease("A").detach()
+    elif what != "foreign":
+        thing = pool.acquire("A")
+        (pool.discard if what == "discarded" else pool.release)(thing)
+        if what == "cleared":
+            pool.clear()
+    before = pool.stats(), other.stats()
+    target = pool.bind("A") if bound else pool
+    for _ in range(2):
+        with pytest.raises(InvalidReleaseError) as caught:
+            getattr(target, call)(thing)
+        assert repr(thing) in str(caught.value)
+    assert (pool.stats(), other.stats()) == before
+    if lease is not None:
+        assert lease.resource is thing
+        lease.release()
+    if what == "another pool's":
+        other.release(thing)  # type: ignore[arg-type]
+    still_works(other)
+    still_works(pool)

@@ -81,7 +81,7 @@ def assert_quiet(
     a key ends when its state is dropped.)  ``leased`` and ``idle``, where given, must be
     the numbers found.
     """
-    stats = pool.stats()
+    stats: PoolStats = pool.stats()
     assert_within(stats, pool.limits)
     assert_balanced(stats)
     assert stats.waiters == 0, f"somebody waits: {stats}"
