@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
@@ -268,12 +268,15 @@ def decode_userinfo(text: str, url: str) -> tuple[str, str] | None:
 
 def check_credential(credential: object) -> None:
     """Raise for what can't be sent as a credential; the texts never show it."""
-    parts = credential if isinstance(credential, tuple) else (credential,)
-    if not (isinstance(credential, str) or (isinstance(credential, tuple) and len(parts) == _PAIR)):
-        kind = type(credential).__name__
-        raise TypeError(f"credential must be (user, password) or a bearer token, not a {kind}")
-    if credential == "":
-        raise ValueError("the bearer token is empty")
+    if isinstance(credential, str):
+        if not credential:
+            raise ValueError("the bearer token is empty")
+        parts: tuple[object, ...] = (credential,)
+    else:
+        parts = cast("tuple[object, ...]", credential) if isinstance(credential, tuple) else ()
+        if len(parts) != _PAIR:
+            kind = type(credential).__name__
+            raise TypeError(f"credential must be (user, password) or a bearer token, not a {kind}")
     for part in parts:
         if not isinstance(part, str):
             raise TypeError(f"user, password and token must be str, not {type(part).__name__}")
@@ -283,5 +286,5 @@ def check_credential(credential: object) -> None:
             part.encode()
         except UnicodeEncodeError:
             raise ValueError("the credential is no text that UTF-8 can carry") from None
-    if isinstance(credential, tuple) and ":" in credential[0]:
+    if len(parts) == _PAIR and ":" in str(parts[0]):
         raise ValueError("a colon in the user name, which HTTP can't carry (RFC 7617)")

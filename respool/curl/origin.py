@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from ._urls import (
     CONTROL,
@@ -48,6 +48,8 @@ _PROXY_PORTS: Final = {
     "socks5": 1080,
     "socks5h": 1080,
 }
+
+_RESOLVE: Final = re.compile(r"(-[^:]+:[0-9]+|\+?[^:]+:[0-9]+:.+)\Z")
 
 # Keys, their repr and whatever prints them hold a digest of the credential.  It is made with a
 # key drawn for this process: a weak password cannot be guessed from a log by trying.
@@ -230,7 +232,7 @@ class Origin:
             if credential is not None and credential != parts.credential:
                 raise ValueError(f"two different credentials, one of them in the URL, for {parts.url!r}")
             credential = parts.credential
-        if not isinstance(verify, bool):
+        if verify not in (True, False):  # a path, say, as other libraries have it
             raise TypeError(f"verify must be True or False, not {verify!r}; certificates go to ca_bundle")
         if http_version is not None and http_version not in HTTP_VERSIONS:
             raise ValueError(f"http_version must be one of {', '.join(HTTP_VERSIONS)}, not {http_version!r}")
@@ -272,26 +274,34 @@ class Origin:
                 raise ValueError(f"{self!r} has lost its {name} (was it pickled?): make it with Origin.of")
         return values
 
+    def __hash__(self) -> int:
+        # Hashing a dozen fields takes longer than finding an idle handle, so it is done once.
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((self.scheme, self.host, self.port, *self._options()))
+            self.__dict__["_hash"] = found
+        return found
+
     def __str__(self) -> str:
         return self.url
 
     def __repr__(self) -> str:
-        given = [f"{self.url!r}"]
-        given += [f"{name}={value!r}" for name, value in self._shown() if value is not None]
-        return f"Origin({', '.join(given)})"
+        options = zip(_OPTIONS, self._options(), _DEFAULTS, strict=True)
+        given = [f"{name}={value!r}" for name, value, default in options if value != default]
+        return f"Origin({', '.join([repr(self.url), *given])})"
 
-    def _shown(self) -> list[tuple[str, Any]]:
-        return [
-            ("proxy", self.proxy),
-            ("proxy_credential", self.proxy_credential),
-            ("verify", None if self.verify else False),
-            ("ca_bundle", self.ca_bundle),
-            ("client_cert", self.client_cert),
-            ("key_password", self.key_password),
-            ("resolve", self.resolve or None),
-            ("http_version", self.http_version),
-            ("credential", self.credential),
-        ]
+    def _options(self) -> tuple[object, ...]:
+        return (
+            self.proxy,
+            self.proxy_credential,
+            self.verify,
+            self.ca_bundle,
+            self.client_cert,
+            self.key_password,
+            self.resolve,
+            self.http_version,
+            self.credential,
+        )
 
     def __copy__(self) -> Origin:
         return self  # immutable; a copy by way of pickle would lose the secrets
@@ -300,8 +310,23 @@ class Origin:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without the secrets: an unpickled origin then has the class's own, empty ones.
-        return {name: value for name, value in self.__dict__.items() if name != "_secrets"}
+        # Without the secrets: an unpickled origin then has the class's own, empty ones.  Without the
+        # hash, which is another one in another process.
+        return {name: value for name, value in self.__dict__.items() if name not in {"_secrets", "_hash"}}
+
+
+_OPTIONS: Final = (
+    "proxy",
+    "proxy_credential",
+    "verify",
+    "ca_bundle",
+    "client_cert",
+    "key_password",
+    "resolve",
+    "http_version",
+    "credential",
+)
+_DEFAULTS: Final = (None, None, True, None, None, None, (), None, None)
 
 
 def _proxy(proxy: object) -> tuple[str | None, tuple[str, str] | None]:
@@ -327,38 +352,37 @@ def _client_cert(value: object) -> tuple[tuple[str, ...] | None, str | None]:
     """Return the paths of a client certificate, and the password of its key apart."""
     if value is None:
         return None, None
-    if not isinstance(value, tuple):
-        return (_path("client_cert", value),), None
-    paths, rest = value[:2], value[2:]
+    given = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+    paths, rest = given[:2], given[2:]
     if not paths or len(rest) > 1:
         what = "(certificate, key) or (certificate, key, password)"
-        raise ValueError(f"client_cert must be {what}, not {len(value)} items")
-    password = rest[0] if rest else None
-    if password is not None:
+        raise ValueError(f"client_cert must be {what}, not {len(given)} items")
+    for password in rest:
         check_credential(("", password))
-    return tuple(_path("client_cert", part) for part in paths), password
+    return tuple(_path("client_cert", part) for part in paths), cast("str", rest[0]) if rest else None
 
 
 def _path(name: str, value: object) -> str:
     """Return a path as text, without looking whether it is there."""
-    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    path: object = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str):
-        raise TypeError(f"{name} must be a path, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a path as text, not {type(path).__name__}")
     if not path or "\0" in path:
         raise ValueError(f"{name} must be a path, not {path!r}")
     return path
 
 
-def _resolve(entries: Iterable[str] | None) -> tuple[str, ...]:
+def _resolve(entries: Iterable[object] | None) -> tuple[str, ...]:
     """Return name overrides, checked as far as libcurl would drop them in silence."""
     if entries is None:
         return ()
     if isinstance(entries, str):
         raise TypeError(f"resolve must be several texts, like [{entries!r}], not one")
-    found = tuple(entries)
-    for entry in found:
+    found: list[str] = []
+    for entry in entries:
         if not isinstance(entry, str):
             raise TypeError(f"resolve must be texts, not {type(entry).__name__}")
-        if CONTROL.search(entry) or not re.match(r"(-[^:]+:[0-9]+|\+?[^:]+:[0-9]+:.+)\Z", entry):
+        if CONTROL.search(entry) or not _RESOLVE.match(entry):
             raise ValueError(f"resolve must be HOST:PORT:ADDRESS, not {entry!r}")
-    return found
+        found.append(entry)
+    return tuple(found)
