@@ -304,6 +304,17 @@ def _apply(handle: EasyHandle) -> None:
         setopt(handle, option, value)
 
 
+def set_body_sink(handle: EasyHandle, sink: Callable[[memoryview], object]) -> None:
+    """Give the body to trusted code, as views of libcurl's own memory: nothing of them may be kept."""
+    record = handle._check("setopt")  # noqa: SLF001
+    pycurl.Curl.setopt(
+        handle,
+        pycurl.WRITEFUNCTION,
+        guard(sink, record, CALLBACKS[pycurl.WRITEFUNCTION]),
+        use_memoryview=True,
+    )
+
+
 def lend(handle: EasyHandle, url: str | None) -> None:
     """Let it be used, with this URL of its origin set, if any."""
     if url is not None:
