@@ -1,0 +1,1 @@
+"""One suite of tests that every pool of the package has to pass."""

@@ -1,0 +1,28 @@
+"""The fixtures through which each test of the suite runs over each pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.contract.factories import CASES, KEYED, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """Give each class of pools."""
+    subject = Subject(request.param)
+    yield subject
+    subject.close()
+
+
+@pytest.fixture(params=KEYED, ids=lambda case: case.name)
+def keyed(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """Give each class of pools that keeps several kinds of resources."""
+    subject = Subject(request.param)
+    yield subject
+    subject.close()
