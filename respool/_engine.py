@@ -1,0 +1,508 @@
+"""The locked part of a pool: what has come in is booked, and who can be served is served.
+
+Decide under the lock, act outside it
+-------------------------------------
+Every section under the lock fills a `Work` with what has to be done afterwards: resources to destroy, rows to forget, observers to tell.  No hook, no
+observer, no key's ``__hash__`` or ``__eq__`` and no last reference to a resource is ever run or dropped under the lock.
+
+Whoever has news puts it into the inbox (or, for a lost guard, its finaliser does) and calls `pump`, which *tries* the lock.  If somebody else has it, they
+look at `again` after letting go.  So a release never waits, and one that interrupts this very section on its own thread (a signal handler, a finaliser run by
+the collector) is done when the section ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from _thread import allocate_lock, get_ident
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from respool._accounting import Accounts
+from respool._hooks import ERROR
+from respool._keys import KeyTable
+from respool._rows import SERVED, SHUT, WAITING, Row
+from respool._slot import (
+    CHECKING,
+    CONDEMNED,
+    CREATING,
+    DESTROYING,
+    GONE,
+    QUEUED,
+    READY,
+    RESETTING,
+    Bell,
+    Guard,
+    Record,
+    guard_class,
+    is_referenced_elsewhere,
+)
+from respool._waiter import Closer, Sleeper, Waiter
+from respool.errors import PoolReentrancyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from respool._hooks import Hooks
+    from respool.limits import PoolLimits
+
+__all__ = ["STALE", "Engine", "Lane", "Work"]
+
+# Kinds of inbox entries: what has happened to the subject.
+RETURNED: Final = "a guard comes back"
+GOING: Final = "a record is being destroyed by its caller"
+FREED: Final = "a record has been destroyed"
+KEPT: Final = "a record can't be freed"
+DETACHED: Final = "a record has left the pool"
+WAITED: Final = "(row, seconds) somebody waited"
+CANCELLED: Final = "a row's waiter was interrupted"
+UNUSED: Final = "a row may have become useless"
+
+# The mark in an engine's `gate`.
+MARK: Final = None
+
+
+class _Away:
+    """Stands in for a row as a record's lane: whatever is given back there goes the slow way."""
+
+    __slots__ = ("due", "meaning")
+
+    def __init__(self, meaning: str) -> None:
+        self.due = SHUT
+        self.meaning = meaning
+
+
+STALE: Final = _Away("from before clear(): destroyed when it's given back")
+LOST: Final = _Away("from before a fork: nothing is done with it here")
+
+_VOID: Final = Record(None)  # type: ignore[arg-type]  # the record of guards that stand for nothing any more
+_VOID.phase = GONE
+
+
+class Lane(Row):
+    """A row with what the acting side needs of it."""
+
+    __slots__ = ("digest", "engine", "generation", "key")
+
+    def __init__(self, engine: Engine, key: object, digest: int, cap: int | None) -> None:
+        gate = SHUT if engine.slow_acquire else engine.gate
+        due = SHUT if engine.slow_release else engine.gate
+        super().__init__(next(engine.numbers), cap, engine.accounts.use, gate, due)
+        self.engine = engine
+        self.key = key
+        self.digest = digest
+        self.generation = 0  # raised by clear(): what is being created meanwhile is of the old one
+
+
+class Work:
+    """What a section under the lock leaves to be done outside it."""
+
+    __slots__ = ("condemned", "events", "rows")
+
+    def __init__(self) -> None:
+        self.condemned: list[Guard] = []  # to be destroyed; each guard's record says why
+        self.events: list[tuple[Any, ...]] = []  # for `Hooks.tell`
+        self.rows: list[Lane] = []  # dropped: to be taken out of the cache of keys
+
+    def __bool__(self) -> bool:
+        return bool(self.condemned or self.events or self.rows)
+
+    def take_over(self, other: Work) -> None:
+        """Move what `other` has to this one.  Cut short, it leaves an item in both, of which one is dropped."""
+        for mine, its in (
+            (self.condemned, other.condemned),
+            (self.events, other.events),
+            (self.rows, other.rows),
+        ):
+            if its:
+                mine += its  # type: ignore[operator]  # lists of one type each
+                its.clear()
+
+
+class Engine(ABC):
+    """The locked part of a pool.
+
+    Lock contract: `lock` guards `accounts`, `closed`, `closers`, `listener`, `leftover`, `suspects` and the truth in `keys`.  Nothing slow and no code of the
+    user runs under it (save what the collector or a signal runs there), and no other lock is taken inside.  `owner` is the thread that has it.  All other fields
+    are set once, or are deques and dicts whose single operations are atomic.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "accounts",
+        "again",
+        "at_exit",
+        "bell",
+        "by_id",
+        "closed",
+        "closers",
+        "discard_on_error",
+        "dropped",
+        "gate",
+        "guards",
+        "hooks",
+        "inbox",
+        "inherited",
+        "keys",
+        "leftover",
+        "limits",
+        "listener",
+        "lock",
+        "name",
+        "numbers",
+        "owner",
+        "slow_acquire",
+        "slow_release",
+        "suspects",
+        "track",
+        "try_lock",
+    )
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        inbox: deque[list[Any]],
+        *,
+        limits: PoolLimits,
+        name: str,
+        at_exit: str,
+        discard_on_error: bool,
+        track: bool,
+    ) -> None:
+        self.hooks = hooks
+        self.limits = limits
+        self.name = name
+        self.at_exit = at_exit
+        self.discard_on_error = discard_on_error
+        self.track = track
+        # Whether each acquire, or each release, has something to do that the fast way doesn't.
+        self.slow_acquire = hooks.validate is not None or track or limits.max_idle is not None
+        self.slow_release = hooks.reset is not None or limits.max_idle is not None
+        # Non-empty: acquires and releases go the slow way.  MARK is in it while the pool is closed or somebody waits for the total;
+        # else it holds the notes of lost guards, appended by their finalisers.
+        self.gate: deque[Guard | None] = deque()
+        self.bell = Bell(self.gate.append)
+        self.guards = guard_class(self.bell)
+        # [kind, subject] each, in order; the subject is None once it's booked.
+        self.inbox = inbox
+        self.numbers = itertools.count(1)
+        # Every record that has a resource, by the id of the resource, which the record keeps alive.
+        self.by_id: dict[int, Record] = {}
+        self.keys = KeyTable()
+        self.accounts = self.new_accounts()
+        self.lock = allocate_lock()
+        self.try_lock = trying(self.lock)
+        self.owner = 0
+        self.again = False
+        self.closed = False
+        self.dropped = False
+        self.closers: list[Closer] = []
+        self.listener: Sleeper | None = None
+        self.leftover = Work()  # of sections that must not run hooks
+        self.suspects: list[Guard] = []  # lost in cyclic garbage that isn't cleared yet
+        self.inherited: list[Any] = []  # from before a fork: only kept referenced
+
+    def new_accounts(self) -> Accounts:
+        """Open new books."""
+        limits = self.limits
+        return Accounts(limits.max_size, limits.max_cost, ordered=limits.max_idle is not None)
+
+    # -- under the lock --------------------------------------------------------------------------------
+
+    def under_lock(self, step: Callable[..., Any], *rest: Any) -> Any:  # noqa: ANN401 - passes on what `step` takes and gives
+        """Run `step` under the lock, then look whether somebody came in vain meanwhile."""
+        me = get_ident()
+        if self.owner == me:
+            msg = f"pool {self.name}: called from a finaliser or signal handler that interrupts this pool's own locked section"
+            raise PoolReentrancyError(msg)
+        try:
+            with self.lock:
+                self.owner = me
+                try:
+                    return step(*rest)
+                except BaseException:
+                    self.again = True  # whatever was begun is finished below
+                    raise
+                finally:
+                    self.owner = 0
+        finally:
+            if self.again:
+                self.pump()
+
+    def pump(self) -> None:
+        """Book what is in the inbox and serve who can be served, unless somebody else is at it and will see to it."""
+        try:
+            self._pump()
+        except BaseException:
+            self._pump()  # an interrupt between two steps: finish what was begun, then let it out
+            raise
+
+    def _pump(self) -> None:
+        me = get_ident()
+        while True:
+            self.again = True  # note first, then try: the holder looks after letting go
+            # A try that succeeds can't be lost to an interrupt: a `for` step is one instruction, unlike a call and a store.
+            for taken in self.try_lock:
+                break
+            if not taken:
+                return
+            work = Work()
+            try:
+                self.owner = me
+                while self.again:
+                    self.again = False
+                    self.settle_locked(work)
+            except BaseException:
+                self.again = True
+                raise
+            finally:
+                self.owner = 0
+                self.lock.release()
+            if work:
+                self.act(work)
+            if not self.again:
+                return
+
+    @abstractmethod
+    def act(self, work: Work) -> None:
+        """Do what a locked section has left, all of it, whatever single hooks do."""
+
+    def settle_locked(self, work: Work, *, may_destroy: bool = True) -> None:
+        """Book the news, serve who can be served, and say who goes the slow way from now on."""
+        if self.suspects or self.has_notes():
+            self._settle_lost_locked(work)
+        inbox = self.inbox
+        while inbox:
+            entry = inbox[0]
+            if entry[1] is not None:
+                self._book_locked(entry, work)
+            inbox.popleft()
+        self.accounts.match(work.condemned)
+        if self.limits.max_idle is not None:
+            self._trim_locked(work)
+        leftover = self.leftover
+        if may_destroy:
+            work.take_over(leftover)
+        else:
+            leftover.take_over(work)
+            if leftover and self.listener is not None:
+                self.listener.bell.put(None)
+        if self.closed and self.accounts.size == self.accounts.quarantined:
+            for closer in self.closers:
+                closer.bell.put(None)
+        self.appoint_locked()
+        if self.closed or self.dropped or self.accounts.blocked or self.leftover:
+            self.shut_locked()
+        else:
+            while MARK in self.gate:
+                self.gate.remove(MARK)
+
+    def has_notes(self) -> bool:
+        """Tell whether guards have been lost that nobody has looked at yet.  Needs no lock."""
+        return len(self.gate) > self.gate.count(MARK)
+
+    def shut_locked(self) -> None:
+        """Send all that comes the slow way, until `settle_locked` finds that nobody waits for the total."""
+        if MARK not in self.gate:
+            self.gate.appendleft(MARK)
+
+    def _book_locked(self, entry: list[Any], work: Work) -> None:
+        """Book one entry.  Told twice, after an interrupt, it does no harm."""
+        kind, subject = entry
+        accounts = self.accounts
+        if kind is RETURNED:
+            record = subject.record
+            row = record.row
+            if self.closed or record.lane is not row:
+                accounts.condemn(record, "closed" if self.closed else "cleared")
+                entry[1] = None
+                work.condemned.append(subject)
+            else:
+                accounts.stir(row)
+                entry[1] = None
+                row.idle.append(subject)
+        elif kind is GOING:
+            accounts.going(subject)
+        elif kind is FREED:
+            accounts.gone(subject)
+            self._tidy_locked(subject.row, work)
+        elif kind is DETACHED:
+            accounts.taken_out(subject)
+            self._tidy_locked(subject.row, work)
+        elif kind is KEPT:
+            accounts.stays(subject)
+        elif kind is ERROR:
+            row, hook = subject
+            ledgers = (accounts.total,) if row is None else (accounts.total, row.ledger)
+            entry[1] = None
+            for ledger in ledgers:
+                if hook not in ledger.hook_errors:
+                    ledger.hook_errors[hook] = 0
+                ledger.hook_errors[hook] += 1
+        elif kind is WAITED:
+            row, seconds = subject
+            total, ledger = accounts.total, row.ledger
+            entry[1] = None
+            total.wait_seconds += seconds
+            ledger.wait_seconds += seconds
+        elif kind is CANCELLED:
+            total, ledger = accounts.total, subject.ledger
+            entry[1] = None
+            total.cancelled += 1
+            ledger.cancelled += 1
+        else:
+            self._tidy_locked(subject, work)
+
+    def _tidy_locked(self, lane: Lane, work: Work) -> None:
+        """Drop a row that has no room and no waiter: a key used once leaves nothing behind."""
+        if not lane.dead and not lane.size and not lane.queue:
+            self.accounts.rows -= 1
+            self.keys.drop_locked(lane)
+            work.rows.append(lane)
+
+    def _trim_locked(self, work: Work) -> None:
+        """Condemn idle resources beyond `max_idle`, the least recently used first."""
+        most = self.limits.max_idle
+        if most is None:
+            return
+        surplus = sum(len(lane.idle) for lane in self.keys.all_locked()) - most
+        for _ in range(surplus):
+            guard = self.accounts.oldest_idle()
+            if guard is not None:
+                self.accounts.condemn(guard.record, "surplus")
+                work.condemned.append(guard)
+
+    # -- guards that were lost -------------------------------------------------------------------------
+
+    def _settle_lost_locked(self, work: Work) -> None:
+        gate = self.gate
+        for lost in [guard for guard in gate if guard is not MARK]:
+            # Known references: the deque's, the list's, the loop's.
+            if getattr(lost, "record", _VOID).phase is READY and is_referenced_elsewhere([lost], 3):
+                self.suspects.append(lost)
+            else:
+                self._settle_one_locked(lost, work)
+            gate.remove(lost)
+        for suspect in self.suspects.copy():
+            if not is_referenced_elsewhere([suspect], 3):
+                self._settle_one_locked(suspect, work)
+                self.suspects.remove(suspect)
+            elif self._came_back_locked(suspect):
+                self.suspects.remove(suspect)
+
+    def _came_back_locked(self, suspect: Guard) -> bool:
+        """See whether another finaliser of the same cycle has released the lease properly: then there's no leak."""
+        record = suspect.record
+        if record.phase is not READY:
+            return True
+        try:
+            record.row.idle.remove(suspect)
+        except ValueError:
+            return False  # its lease isn't cleared yet, or somebody has it in hand already
+        # A finaliser runs once for an object.  The resource needs a new body, or its next leak would be silent.
+        guard = self._rebody(suspect)
+        record.row.idle.append(guard)
+        return True
+
+    def _rebody(self, lost: Guard) -> Guard:
+        guard = self.guards()
+        # In one straight line: at any moment exactly one of the two stands for the record.
+        guard.record = lost.record
+        lost.record = _VOID
+        return guard
+
+    def _settle_one_locked(self, lost: Guard, work: Work) -> None:
+        """Give back what a lost guard stood for."""
+        record: Record = getattr(lost, "record", _VOID)
+        phase = record.phase
+        accounts = self.accounts
+        if phase is QUEUED:
+            ticket = record.holder
+            if ticket is not None:
+                self.withdraw_locked(ticket)
+            record.phase = GONE
+            self._tidy_locked(record.row, work)
+        elif phase is CREATING:
+            if record.resource is None:
+                accounts.unmade(record)
+                self._tidy_locked(record.row, work)
+            else:  # made, but nobody was told
+                accounts.made(record)
+                self._condemn_lost_locked(lost, "discarded", work)
+        elif phase is READY:
+            lane = record.row
+            frames = record.holder if self.track else None
+            accounts.leak(record)
+            work.events.append(("leaked", lane.key, frames))
+            self._condemn_lost_locked(lost, "leaked", work)
+        elif phase in {CHECKING, RESETTING, CONDEMNED}:
+            self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
+        elif phase is DESTROYING:  # the hook was begun, and cut short
+            accounts.going(record)
+            accounts.gone(record)
+            self._unregister(record)
+            self._tidy_locked(record.row, work)
+
+    def _condemn_lost_locked(self, lost: Guard, reason: str, work: Work) -> None:
+        self.accounts.condemn(lost.record, reason)
+        self.accounts.going(lost.record)
+        work.condemned.append(self._rebody(lost))
+
+    def _unregister(self, record: Record) -> None:
+        """Let the resource of a record go.  The caller holds its last reference beyond the lock."""
+        if self.by_id.get(id(record.resource)) is record:
+            del self.by_id[id(record.resource)]
+
+    # -- waiting ---------------------------------------------------------------------------------------
+
+    def withdraw_locked(self, ticket: Waiter) -> None:
+        """Take a ticket out of line whatever it was given meanwhile: that goes on to the next."""
+        accounts = self.accounts
+        accounts.leave(ticket)
+        if ticket.state is SERVED:
+            guard = ticket.grant
+            if guard is None:
+                accounts.unmade(ticket.record)
+            else:
+                ticket.grant = None
+                self.inbox.append([RETURNED, guard])
+        self.again = True  # those behind it are looked at again
+
+    def appoint_locked(self) -> None:
+        """See that one of those who sleep hears the notes of lost guards; if nobody sleeps, the gate gets them."""
+        now = self.listener
+        if isinstance(now, Waiter):
+            if now.state is WAITING and now.seq in self.accounts.sleeping:
+                return
+        elif now is not None and now in self.closers:
+            return
+        following: Any = next(reversed(self.accounts.sleeping.values()), None)
+        if following is None and self.closers:
+            following = self.closers[-1]
+        if following is None and now is None:
+            return
+        self.bell.__call__ = self.gate.append if following is None else following.bell.put
+        self.listener = following
+        if now is not None:
+            now.hand_over(self.gate)
+
+    def alone_locked(self, ticket: Waiter) -> bool:
+        """Tell whether only hooks that wait themselves could ever free what `ticket` waits for."""
+        hooks = self.hooks
+        mine = list(hooks.stuck(ticket.thread))
+        if not mine:
+            return False
+        stuck = {id(record): record for record in mine}
+        for sleeper in self.accounts.sleeping.values():
+            if isinstance(sleeper, Waiter):
+                for record in hooks.stuck(sleeper.thread):
+                    stuck[id(record)] = record
+        row = ticket.record.row
+        if row.cap is not None and row.size >= row.cap:
+            return sum(record.row is row for record in stuck.values()) >= row.size - row.quarantined
+        return len(stuck) >= self.accounts.size - self.accounts.quarantined
+
+
+def trying(lock: Any) -> Any:  # noqa: ANN401 - _thread.lock has no public name in 3.11
+    return iter(partial(lock.acquire, False), MARK)

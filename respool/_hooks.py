@@ -1,0 +1,155 @@
+"""The user's code that a pool calls: hooks and observer.  Always outside the pool's lock.
+
+While a hook runs on a resource, the thread that runs it carries a mark: the resource's record.  With the marks the pool can tell a wait that would never
+end, because everything that could come back is in the hands of hooks that wait themselves.  A mark counts only as long as its record is in the phase of a
+hook.  So one that an interrupt left behind is void as soon as the record has been settled.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from typing import TYPE_CHECKING, Any, Final
+
+from respool._slot import CHECKING, CREATING, DESTROYING, RESETTING
+from respool.errors import safe_repr
+from respool.observers import LoggingObserver, PoolObserver
+
+if TYPE_CHECKING:
+    import weakref
+    from collections import deque
+    from collections.abc import Callable, Iterator
+
+    from respool._rows import Row
+    from respool._slot import Record
+    from respool.pool import ResourcePool
+
+__all__ = ["ERROR", "Hooks", "check_hook"]
+
+ERROR: Final = "error"
+"""The kind of an inbox entry that counts a hook's error; its subject is (row or None, hook)."""
+
+_IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING)
+
+
+def check_hook(name: str, hook: object, *, needed: bool = False) -> None:
+    """Refuse a hook that can't be called."""
+    if (hook is None and needed) or (hook is not None and not callable(hook)):
+        msg = f"{name} must be callable{'' if needed else ' or None'}, got {safe_repr(hook)}"
+        raise TypeError(msg)
+
+
+class Hooks:
+    """The hooks and the observer of one pool, and who is in a hook."""
+
+    __slots__ = (
+        "_inbox",
+        "_marks",
+        "_pool",
+        "cost",
+        "create",
+        "destroy",
+        "observer",
+        "per_key",
+        "reset",
+        "times_creation",
+        "validate",
+    )
+
+    def __init__(
+        self,
+        *,
+        create: Callable[[Any], Any],
+        destroy: Callable[[Any, Any], object] | None,
+        validate: Callable[[Any, Any], bool] | None,
+        reset: Callable[[Any, Any], object] | None,
+        cost: Callable[[Any], int] | None,
+        observer: PoolObserver | None,
+        inbox: deque[list[Any]],
+    ) -> None:
+        check_hook("create", create, needed=True)
+        for name, hook in (("destroy", destroy), ("validate", validate), ("reset", reset), ("cost", cost)):
+            check_hook(name, hook)
+        if observer is not None and not isinstance(observer, PoolObserver):
+            msg = f"observer must be a PoolObserver or None, got {safe_repr(observer)}"
+            raise TypeError(msg)
+        self.create = create
+        self.destroy = destroy
+        self.validate = validate
+        self.reset = reset
+        self.cost = cost
+        self.observer = LoggingObserver() if observer is None else observer
+        # The clock is asked only for an observer that wants to know.
+        self.times_creation = type(self.observer).created is not PoolObserver.created
+        self._pool: Callable[[], ResourcePool[Any, Any] | None] = lambda: None
+        self._inbox = inbox
+        self._marks: dict[int, Record] = {}  # by thread; each thread writes its own entry only
+
+    def serve(self, pool: weakref.ref[ResourcePool[Any, Any]]) -> None:
+        """Say on whose behalf the observer is told."""
+        self._pool = pool
+
+    # -- marks -----------------------------------------------------------------------------------------
+
+    def enter(self, record: Record) -> None:
+        """Mark that the calling thread is about to run a hook on `record`, whose phase says which."""
+        me = get_ident()
+        record.outer = self._marks.get(me)
+        self._marks[me] = record
+
+    def leave(self, record: Record) -> None:
+        """Take the mark away."""
+        outer, record.outer = record.outer, None
+        if outer is None:
+            self._marks.pop(get_ident(), None)
+        else:
+            self._marks[get_ident()] = outer
+
+    def stuck(self, thread: int) -> Iterator[Record]:
+        """Give the records whose hooks `thread` is in."""
+        record = self._marks.get(thread)
+        while record is not None:
+            if record.phase in _IN_HOOK:
+                yield record
+            record = record.outer
+
+    def inside(self) -> bool:
+        """Tell whether the calling thread is in a hook of this pool."""
+        return any(True for _ in self.stuck(get_ident()))
+
+    def renew(self) -> dict[int, Record]:
+        """Forget all marks after a fork; give what must stay referenced."""
+        marks = self._marks
+        self._marks = {}
+        return marks
+
+    # -- the observer ----------------------------------------------------------------------------------
+
+    def failed(self, row: Row | None, key: object, hook: str, error: BaseException) -> None:
+        """Count a hook's error and tell the observer."""
+        self._inbox.append([ERROR, (row, hook)])
+        self.tell("hook_failed", key, hook, error)
+
+    def tell(self, event: str, key: object, *rest: object) -> None:
+        """Tell the observer, whatever it does."""
+        method = getattr(type(self.observer), event)
+        if method is getattr(PoolObserver, event):
+            return
+        pool = self._pool()
+        if pool is None:
+            return
+        try:
+            method(self.observer, pool, key, *rest)
+        except Exception as error:  # noqa: BLE001 - an observer must not break what it watches
+            self._inbox.append([ERROR, (None, "observer")])
+            _log_observer(pool, event, error)
+
+
+def _log_observer(pool: ResourcePool[Any, Any], event: str, error: Exception) -> None:
+    try:
+        import logging  # noqa: PLC0415 - importing respool must not import logging
+
+        logging.getLogger("respool").warning(
+            "pool %s: its observer failed in %s", pool.name, event, exc_info=error
+        )
+    except Exception:  # noqa: BLE001, S110 - a logging handler that raises, or the interpreter's end
+        pass

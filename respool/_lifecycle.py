@@ -1,0 +1,263 @@
+"""The acting side, part three: numbers, clearing, closing, and what a fork and the interpreter's end do to a pool."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import deque
+from time import monotonic
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from respool._acquire import Acquiring
+from respool._engine import LOST, MARK, STALE, Lane, Work, trying
+from respool._rows import SHUT
+from respool._slot import CHECKING, LIMBO, READY, RESETTING, silence
+from respool._waiter import BACKSTOP, Closer
+from respool.errors import PoolTimeoutError, safe_repr
+from respool.limits import check_timeout
+from respool.stats import HOOKS, REASONS, PoolStats
+
+if TYPE_CHECKING:
+    from respool._accounting import Accounts
+
+__all__ = ["Core"]
+
+
+class Core(Acquiring):
+    """A pool without its public face."""
+
+    __slots__ = ()
+
+    # -- numbers ---------------------------------------------------------------------------------------
+
+    def stats(self, lane: Lane | None) -> PoolStats:
+        """Count one row, or the whole pool for None."""
+        work = Work()
+        snapshot: PoolStats = self.under_lock(self._stats_locked, lane, work)
+        return snapshot
+
+    def _stats_locked(self, lane: Lane | None, work: Work) -> PoolStats:
+        self.settle_locked(work, may_destroy=False)
+        now: Accounts | Lane = self.accounts if lane is None else lane
+        ledger = self.accounts.total if lane is None else lane.ledger
+        acquired, firsts = ledger.retired, ledger.retired_firsts
+        for record in list(self.by_id.values()):
+            if record.phase is not LIMBO and (lane is None or record.row is lane):
+                uses = record.uses
+                acquired += uses
+                firsts += uses > 0
+        idle = len(lane.idle) if lane is not None else sum(len(row.idle) for row in self.keys.all_locked())
+        sleeping = self.accounts.sleeping
+        waiters = len(sleeping) if lane is None else sum(seq in sleeping for seq in lane.queue)
+        return PoolStats(
+            idle=idle,
+            leased=now.size - idle - now.creating - now.destroying - now.quarantined,
+            quarantined=now.quarantined,
+            creating=now.creating,
+            destroying=now.destroying,
+            size=now.size,
+            cost=now.cost,
+            waiters=waiters,
+            acquired=acquired,
+            created=ledger.created,
+            reused=acquired - firsts,
+            detached=ledger.detached,
+            destroyed=ledger.destroyed,
+            destroyed_for=MappingProxyType({name: ledger.destroyed_for.get(name, 0) for name in REASONS}),
+            hook_errors=MappingProxyType({name: ledger.hook_errors.get(name, 0) for name in HOOKS}),
+            leaked=ledger.leaked,
+            timeouts=ledger.timeouts,
+            rejected=ledger.rejected,
+            cancelled=ledger.cancelled,
+            waits=ledger.waits,
+            wait_seconds=ledger.wait_seconds,
+        )
+
+    def describe(self) -> str:
+        """Tell the state in a few words.  Takes no lock, so it may be called anywhere; the numbers may be a moment old."""
+        accounts = self.accounts
+        idle = sum(len(row.idle) for row in list(self.keys.rows.values()))
+        leased = max(0, accounts.size - idle - accounts.creating - accounts.destroying - accounts.quarantined)
+        state = " closed" if self.closed else ""
+        return (
+            f"{self.name}{state} idle={idle} leased={leased} waiters={len(accounts.sleeping)} {self.limits}"
+        )
+
+    # -- clear and close -------------------------------------------------------------------------------
+
+    def clear(self, lane: Lane | None) -> int:
+        """Destroy what is idle now, and what is leased or being created once it's given back."""
+        work = Work()
+        count: int = self.under_lock(self._clear_locked, lane, work)
+        self.act(work)
+        return count
+
+    def _clear_locked(self, lane: Lane | None, work: Work) -> int:
+        self.settle_locked(work)
+        count = 0
+        for row in list(self.keys.all_locked()) if lane is None else [lane]:
+            row.generation += 1
+            count += self._condemn_idle_locked(row, "cleared", work)
+        for record in list(self.by_id.values()):
+            if (lane is None or record.row is lane) and record.phase in {READY, CHECKING, RESETTING}:
+                record.lane = STALE
+        return count
+
+    def _condemn_idle_locked(self, row: Lane, reason: str, work: Work) -> int:
+        count = 0
+        while row.idle:
+            try:
+                guard = row.idle.popleft()
+            except IndexError:  # taken on the fast way just now
+                break
+            self.accounts.condemn(guard.record, reason)
+            work.condemned.append(guard)
+            count += 1
+        return count
+
+    def close(self, timeout: object) -> None:
+        """Close the pool and wait until all that is out has come back."""
+        seconds = check_timeout(timeout)
+        deadline = None if seconds is None else monotonic() + seconds
+        work = Work()
+        closer = Closer()
+        self.under_lock(self._close_locked, work)
+        self.act(work)
+        if self.hooks.inside():
+            return  # the hook's own resource can't come back as long as this call lasts
+        while not self.under_lock(self._await_empty_locked, closer, work):
+            self.act(work)
+            left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
+            if left <= 0:
+                self.under_lock(self._stop_closer_locked, closer)
+                raise self._still_out(seconds)
+            try:
+                closer.listen(self.gate, left)
+            except BaseException:
+                self.under_lock(self._stop_closer_locked, closer)
+                raise
+        self.under_lock(self._stop_closer_locked, closer)
+        self.act(work)
+
+    def _close_locked(self, work: Work) -> None:
+        self.closed = True
+        self.shut_locked()
+        self.settle_locked(work)
+        for row in list(self.keys.all_locked()):
+            self.accounts.fail(row)
+            self._condemn_idle_locked(row, "closed", work)
+        self.settle_locked(work)
+
+    def _await_empty_locked(self, closer: Closer, work: Work) -> bool:
+        self.settle_locked(work)
+        if self.accounts.size == self.accounts.quarantined:
+            return True
+        if closer not in self.closers:
+            self.closers.append(closer)
+            self.appoint_locked()
+        return False
+
+    def _stop_closer_locked(self, closer: Closer) -> None:
+        if closer in self.closers:
+            self.closers.remove(closer)
+        self.appoint_locked()
+
+    def _still_out(self, seconds: float | None) -> PoolTimeoutError:
+        out = [record for record in list(self.by_id.values()) if record.phase is not LIMBO]
+        message = f"pool {self.name} is closed, but not everything has come back within {seconds:g} s"
+        if out:
+            keys = sorted({safe_repr(record.row.key) for record in out})
+            message = f"{message}: out are {len(out)}, of key {', '.join(keys[:5])}{', ...' if len(keys) > 5 else ''}"
+        error: PoolTimeoutError = self.under_lock(
+            self.timeout_error_locked, message, out[0].row.key if out else None
+        )
+        return error
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def drop(self) -> int:
+        """The pool object is gone without close: forget everything, run no hook; how many resources it had."""
+        self.dropped = True
+        self.gate.appendleft(MARK)
+        size = self.accounts.size
+        for row in list(self.keys.rows.values()):
+            while row.idle:
+                try:
+                    guard = row.idle.popleft()
+                except IndexError:
+                    break
+                silence(guard)
+                self._unregister(guard.record)
+                guard.record.resource = None
+        return size
+
+    def at_interpreter_exit(self) -> None:
+        """Destroy what is idle, once, while modules still live."""
+        if self.closed or self.dropped or self.at_exit != "destroy":
+            return
+        # Nobody holds the lock for long, but a daemon thread that holds it may never run again.
+        if not self.lock.acquire(timeout=1.0):
+            return
+        work = Work()
+        try:
+            for row in list(self.keys.all_locked()):
+                self._condemn_idle_locked(row, "closed", work)
+        finally:
+            self.lock.release()
+        for guard in work.condemned:
+            try:
+                self._destroy(guard)
+            except BaseException:  # noqa: BLE001, S110 - exit goes on, whatever a hook does; it has been counted
+                pass
+
+    # -- fork ------------------------------------------------------------------------------------------
+
+    def after_fork_in_child(self) -> None:
+        """Start empty.  What is inherited stays referenced for good, so that neither finalisers nor reused addresses do harm.
+
+        Takes no lock, runs no code of the user and drops no reference.  The state may be that of any moment in the middle of another thread's
+        section, so it's replaced, not repaired.
+        """
+        rows = [*self.keys.rows.values(), *self.keys.all_locked()]
+        kept: list[Any] = [
+            list(self.gate),
+            list(self.inbox),
+            self.leftover,
+            self.suspects,
+            self.accounts,
+            self.hooks.renew(),
+        ]
+        self.bell.__call__ = self.gate.append
+        self.gate.clear()
+        self.inbox.clear()
+        self.leftover = Work()
+        self.suspects = []
+        self.closers = []
+        self.listener = None
+        self.accounts = self.new_accounts()
+        kept += self.keys.renew()
+        for row in rows:
+            row.dead = True
+            row.gate = row.due = SHUT
+            kept.append(row.idle)
+            row.idle = deque()
+            for ticket in row.queue.values():
+                ticket.record.phase = LIMBO
+        for record in self.by_id.values():
+            kept.append(record.resource)
+            _strand(record)
+        for mark in kept[5].values():
+            _strand(mark)
+        self.inherited.append(kept)
+        self.lock = allocate_lock()
+        self.try_lock = trying(self.lock)
+        self.owner = 0
+        self.again = False
+        if self.closed:
+            self.gate.append(MARK)
+
+
+def _strand(record: Any) -> None:  # noqa: ANN401 - a Record
+    record.phase = LIMBO
+    record.lane = LOST
+    record.resource = None

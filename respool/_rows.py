@@ -1,0 +1,138 @@
+"""The nouns of the books: a key's row, a ticket in its queue, the order of use, and what has been counted.
+
+Pure data, kept right by `respool._accounting`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sized
+
+    from respool._slot import Guard, Record
+
+__all__ = ["CLOSED", "LEFT", "SERVED", "SHUT", "WAITING", "Ledger", "Row", "Ticket", "Use"]
+
+# What has become of a ticket.
+WAITING: Final = "waiting"
+SERVED: Final = (
+    "served"  # with the idle resource in `grant`, or, where that is None, with a room to create in
+)
+LEFT: Final = "left"
+CLOSED: Final = "closed"
+
+# Where a row is in the order of service.
+OUT: Final = "nobody waits"
+IN_LINE: Final = "in the heap of rows that may be served"
+PARKED: Final = "at its own cap: skipped until one of its own rooms or resources comes back"
+
+SHUT: Final = (None,)
+"""A `Row.gate` or `Row.due` that never opens."""
+
+
+class Use:
+    """The order in which resources were last given back, over all rows.
+
+    Resources on one row's idle stack are in order anyway, so the count only moves when another row than the
+    last one takes a resource back.
+    """
+
+    __slots__ = ("last", "tick")
+
+    def __init__(self) -> None:
+        self.last: object = None
+        self.tick = 0
+
+
+class Ledger:
+    """What has happened so far, for the pool or for one row.  Guarded by the lock."""
+
+    __slots__ = (
+        "cancelled",
+        "created",
+        "destroyed",
+        "destroyed_for",
+        "detached",
+        "hook_errors",
+        "leaked",
+        "rejected",
+        "retired",
+        "retired_firsts",
+        "timeouts",
+        "wait_seconds",
+        "waits",
+    )
+
+    def __init__(self, reasons: tuple[str, ...] = (), hooks: tuple[str, ...] = ()) -> None:
+        self.created = self.destroyed = self.detached = self.leaked = 0
+        self.timeouts = self.rejected = self.cancelled = self.waits = 0
+        self.wait_seconds = 0.0
+        # Of resources that are out of the books: how often they were handed out, and how many were at all.
+        self.retired = self.retired_firsts = 0
+        self.destroyed_for = dict.fromkeys(reasons, 0)
+        self.hook_errors = dict.fromkeys(hooks, 0)
+
+
+class Row:
+    """What belongs to one key: its idle resources, its rooms and those who wait for it."""
+
+    __slots__ = (
+        "calm_due",
+        "calm_gate",
+        "cap",
+        "cost",
+        "creating",
+        "dead",
+        "destroying",
+        "due",
+        "gate",
+        "idle",
+        "ledger",
+        "listed",
+        "no",
+        "quarantined",
+        "queue",
+        "size",
+        "use",
+        "where",
+    )
+
+    def __init__(self, no: int, cap: int | None, use: Use, gate: Sized, due: Sized) -> None:
+        self.no = no  # distinct; breaks ties in heaps
+        self.cap = cap
+        self.use = use
+        # Guards of idle resources, the one given back last on the right.  Pushed and popped without the lock
+        # as long as `due` and `gate` are empty.
+        self.idle: deque[Guard] = deque()
+        # A hit looks at `gate`, a release at `due`: whatever makes them non-empty sends the call the slow way.
+        # Read without the lock, written under it.
+        self.calm_gate = self.gate = gate
+        self.calm_due = self.due = due
+        # All that follows is guarded by the lock.
+        self.size = self.cost = 0
+        self.creating = self.destroying = self.quarantined = 0
+        self.queue: OrderedDict[int, Ticket] = OrderedDict()  # by sequence number, oldest first
+        self.where = OUT
+        self.listed = False  # in `Accounts._lru`
+        self.dead = False  # dropped from the pool's keys; never used again
+        self.ledger = Ledger()
+
+
+class Ticket:
+    """One acquire that found nothing on the fast way: its place in the queue and what it was given.
+
+    Its record is the one that the resource gets if it has to be created.
+    """
+
+    __slots__ = ("grant", "record", "seq", "state", "wake")
+
+    def __init__(self, seq: int, record: Record, wake: Callable[[None], object]) -> None:
+        self.seq = seq
+        self.record = record
+        self.wake = (
+            wake  # called once when it's served: a C function that neither blocks nor runs Python code
+        )
+        self.state = WAITING
+        self.grant: Guard | None = None
