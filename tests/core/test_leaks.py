@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -294,17 +295,22 @@ def test_a_failing_destroy_of_a_leak_costs_no_room(
     assert recorder.details("hook_failed") == ["destroy"]
 
 
-def test_a_warning_turned_into_an_error_costs_no_room(make_pool: MakePool, factory: Factory) -> None:
-    """G7: where warnings are errors, the room comes back and the resource is destroyed all the same."""
+def test_a_warning_turned_into_an_error_costs_no_room(
+    make_pool: MakePool, factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G7: where warnings are errors, it is told once as one, the room comes back and the resource is destroyed."""
+    told: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(unraisable.exc_value))
     pool = make_pool(max_size=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LeaseLeakWarning)
         lose_by_name(pool)
         try:
             pool.lease("k").release()
-        except LeaseLeakWarning:
-            pool.lease("k").release()
+        except LeaseLeakWarning as error:
+            told.append(error)
         pool.lease("k").release()
+    assert [type(error) for error in told] == [LeaseLeakWarning]
     assert factory.numbers_destroyed() == [1]
     stats = assert_quiet(pool, leased=0, idle=1)
     assert stats.leaked == 1
