@@ -1,0 +1,130 @@
+"""`blocks`: a range of a file in order, block by block, through pooled buffers.
+
+This module owns reading ahead within the session's budget of buffers, whatever the size of
+what is read: a download to a pipe, a checksum.  It isn't part of the contract.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from respool.errors import PoolTimeoutError
+from respool.io._future import abandon
+from respool.io.errors import ReadTimeoutError
+from respool.io.plan import checked_bytes, clip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from respool.buffers import Buffer
+    from respool.io._future import ReadFuture
+    from respool.io.file import File
+    from respool.lease import Lease
+
+
+class _Ahead(NamedTuple):
+    """A block under way."""
+
+    lease: Lease[int, Buffer]
+    read: ReadFuture
+    length: int
+
+
+def blocks(
+    file: File,
+    *,
+    offset: int = 0,
+    size: int | None = None,
+    ahead: int = 2,
+    timeout: float | None = None,
+) -> Iterator[memoryview]:
+    """Yield a range's bytes in order, a pooled buffer's worth at a time.
+
+    Parameters
+    ----------
+    file : File
+        Read from; its session's ``buffers`` are used.
+    offset : int
+        Of the first byte.
+    size : int, optional
+        How many bytes; None goes on to the end.
+    ahead : int
+        Most blocks read while the caller has one.  They're taken only as far as buffers can
+        be had without waiting, so that two streams never wait for each other's.
+    timeout : float, optional
+        Seconds for each block.
+
+    Yields
+    ------
+    memoryview
+        Valid until the next one is asked for, or the iterator is closed: the buffer goes
+        back to the pool then.  The last one may be shorter, and none is empty.
+
+    Raises
+    ------
+    ValueError, RemoteIOError, OSError
+        As for `File.read_into`.
+
+    Notes
+    -----
+    Close the iterator (`contextlib.closing`) if it isn't used to its end: reads under way
+    are broken off and buffers given back then.  For one thread at a time.
+    """
+    at = checked_bytes("offset", offset)
+    end = None if size is None else at + checked_bytes("size", size)
+    clip(at, size, file.size)
+    under_way: deque[_Ahead] = deque()
+    with ExitStack() as stack:
+        stack.callback(_drop, under_way)
+        while True:
+            # As long as it isn't known where the end is, one block at a time.
+            most = 1 if file.size is None else ahead + 1
+            while len(under_way) < most and _left(at, end, file.size) != 0:
+                block = _begin(file, at, _left(at, end, file.size), timeout, wait=not under_way)
+                if block is None:
+                    break
+                under_way.append(block)
+                at += block.length
+            if not under_way:
+                return
+            block = under_way[0]
+            count = block.read.result()
+            if count:
+                with block.lease.resource.view[:count] as view:
+                    yield view
+            under_way.popleft()
+            block.lease.release()
+            if count < block.length:
+                return
+
+
+def _left(at: int, end: int | None, size: int | None) -> int | None:
+    """Return how many bytes are still to be read, or None where that isn't known."""
+    bounds = [bound - at for bound in (end, size) if bound is not None]
+    return max(0, min(bounds)) if bounds else None
+
+
+def _begin(file: File, at: int, left: int | None, timeout: float | None, *, wait: bool) -> _Ahead | None:
+    """Begin to read a block into a pooled buffer; None where none can be had without waiting."""
+    pool = file.session.buffers
+    try:
+        lease = pool.lease(timeout=timeout) if wait else pool.try_lease()
+    except PoolTimeoutError as error:
+        raise ReadTimeoutError(f"no buffer came free: {error}", url=file.name, offset=at) from None
+    if lease is None:
+        return None
+    length = pool.buffer_size if left is None else min(pool.buffer_size, left)
+    try:
+        return _Ahead(lease, file.pread(lease.resource, offset=at, size=length, timeout=timeout), length)
+    except BaseException:
+        lease.release()
+        raise
+
+
+def _drop(under_way: deque[_Ahead]) -> None:
+    """Break off what is under way; buffers go back when nothing writes to them any more."""
+    abandon([block.read for block in under_way])
+    for block in under_way:
+        block.lease.release()
