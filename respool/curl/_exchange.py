@@ -199,11 +199,11 @@ def exchange(
     try:
         easy.perform()
     except pycurl.error as error:
-        code, text = (*error.args, "")[:2]
+        code, text = error.args[0], str(error.args[-1])
         if not isinstance(code, int):
             raise  # the handle was misused, and pycurl says how
         facts = _facts(easy)
-        raise TransferError(code, _kind(code, text, facts), text or f"error {code}", facts) from None
+        raise TransferError(code, _kind(code, text, facts), text or "no reason given", facts) from None
     return _facts(easy)
 
 

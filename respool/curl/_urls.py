@@ -266,25 +266,26 @@ def decode_userinfo(text: str, url: str) -> tuple[str, str] | None:
     return credential
 
 
-def check_credential(credential: object) -> None:
+def check_credential(credential: object, what: str = "credential") -> None:
     """Raise for what can't be sent as a credential; the texts never show it."""
     if isinstance(credential, str):
         if not credential:
-            raise ValueError("the bearer token is empty")
+            raise ValueError(f"{what}: an empty bearer token")
         parts: tuple[object, ...] = (credential,)
     else:
         parts = cast("tuple[object, ...]", credential) if isinstance(credential, tuple) else ()
         if len(parts) != _PAIR:
-            kind = type(credential).__name__
-            raise TypeError(f"credential must be (user, password) or a bearer token, not a {kind}")
+            raise TypeError(
+                f"{what} must be (user, password) or a bearer token, not a {type(credential).__name__}"
+            )
     for part in parts:
         if not isinstance(part, str):
-            raise TypeError(f"user, password and token must be str, not {type(part).__name__}")
+            raise TypeError(f"{what}: user, password and token must be str, not {type(part).__name__}")
         if CONTROL.search(part):
-            raise ValueError("a control character in the credential")
+            raise ValueError(f"{what}: a control character in it")
         try:
             part.encode()
         except UnicodeEncodeError:
-            raise ValueError("the credential is no text that UTF-8 can carry") from None
+            raise ValueError(f"{what}: no text that UTF-8 can carry") from None
     if len(parts) == _PAIR and ":" in str(parts[0]):
-        raise ValueError("a colon in the user name, which HTTP can't carry (RFC 7617)")
+        raise ValueError(f"{what}: a colon in the user name, which HTTP can't carry (RFC 7617)")

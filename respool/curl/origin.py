@@ -315,6 +315,8 @@ class Origin:
         return {name: value for name, value in self.__dict__.items() if name not in {"_secrets", "_hash"}}
 
 
+Origin.__module__ = "respool.curl"
+
 _OPTIONS: Final = (
     "proxy",
     "proxy_credential",
@@ -358,7 +360,7 @@ def _client_cert(value: object) -> tuple[tuple[str, ...] | None, str | None]:
         what = "(certificate, key) or (certificate, key, password)"
         raise ValueError(f"client_cert must be {what}, not {len(given)} items")
     for password in rest:
-        check_credential(("", password))
+        check_credential(("", password), "client_cert")
     return tuple(_path("client_cert", part) for part in paths), cast("str", rest[0]) if rest else None
 
 

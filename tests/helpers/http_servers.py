@@ -83,6 +83,8 @@ class RecordingServer:
     default: Answer = field(default_factory=Answer)
     tls: ssl.SSLContext | None = None
     host: str = "127.0.0.1"
+    on_connection: Callable[[int, socket.socket], object] | None = None
+    """Called with each connection's number and socket, TLS established, on its thread."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -169,6 +171,8 @@ class RecordingServer:
                 connection = self.tls.wrap_socket(connection, server_side=True, suppress_ragged_eofs=False)
                 with self._lock:
                     self._open = (self._open - {plain}) | {connection}
+            if self.on_connection is not None:
+                self.on_connection(number, connection)
             end = self._answer_all(connection, number, peer)
         except OSError:  # a reset, a broken TLS record, or the end without a TLS goodbye
             pass
