@@ -21,7 +21,7 @@ BUFFERS = "Allocator Buffer BufferPool HostAllocator PageAlignedAllocator"
 CURL = "EasyHandlePool Origin"
 IO = """
     Config ConnectError CredentialsError File HTTPStatusError LocalFile ObjectChangedError RangeIntegrityError ReadFuture
-    ReadTimeoutError RedirectError RemoteFile RemoteIOError Session open
+    ReadStats ReadTimeoutError RedirectError RemoteFile RemoteIOError Session open
 """
 
 PACKAGES = {

@@ -136,7 +136,7 @@ assert_type(full, ResourcePool[str, Connection])
 
 ResourcePool(Connection, at_exit="keep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 ResourcePool(Connection, limits=4)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-PoolLimits(4)  # type: ignore[misc]  # pyright: ignore[reportCallIssue] - keywords only
+PoolLimits(4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - keywords only
 PoolLimits(max_size="4")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 # --- the rest of a pool's face
@@ -164,7 +164,7 @@ assert_type(stats.wait_seconds, float)
 assert_type(stats.destroyed_for, Mapping[str, int])
 assert_type(stats.hook_errors["create"], int)
 
-assert_type(__version__, str)
+version: str = __version__
 LoggingObserver().leaked(full, "host", None)
 
 
@@ -222,7 +222,7 @@ assert_type(future.result(), int)
 assert_type(file.read_many([(0, 1), (5, 2)]), list[bytes])
 assert_type(file.buffered().read(), bytes)
 respool.io.open(Path("object"))
-file.read(0)  # type: ignore[misc]  # pyright: ignore[reportCallIssue] - a read says offset= and size=
+file.read(0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - a read says offset= and size=
 
 
 async def awaited(handle: respool.io.File) -> None:
