@@ -24,10 +24,11 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
+autodoc_default_options = {"members": True, "undoc-members": False}
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True
+autosummary_generate = False  # numpydoc loads it; nothing here uses it
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
