@@ -173,7 +173,10 @@ class EasyHandle(pycurl.Curl):
         doubt, record.doubt = record.doubt, record.doubt or _UNFINISHED
         try:
             super().perform()
-        except (pycurl.error, Stop):
+        except (pycurl.error, Stop) as failure:
+            if failure.args and isinstance(failure.args[0], str):
+                record.doubt = doubt  # nothing was begun: closed, or running already; pycurl says which
+                raise
             error, record.error = record.error, None
             if error is None:
                 raise

@@ -132,7 +132,7 @@ class EasyLease:
         raise TypeError("a lease can't be pickled or copied: it's the one hold on its handle")
 
     def __repr__(self) -> str:
-        return f"<EasyLease of {self._handle!r}{' (released)' if self.released else ''}>"
+        return repr(self._lease).replace("respool.Lease", "respool.curl.EasyLease", 1)
 
 
 def lent(lease: Lease[Origin, EasyHandle], url: str | None) -> EasyLease:

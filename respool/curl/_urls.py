@@ -273,11 +273,10 @@ def check_credential(credential: object, what: str = "credential") -> None:
             raise ValueError(f"{what}: an empty bearer token")
         parts: tuple[object, ...] = (credential,)
     else:
+        kind = type(credential).__name__
         parts = cast("tuple[object, ...]", credential) if isinstance(credential, tuple) else ()
         if len(parts) != _PAIR:
-            raise TypeError(
-                f"{what} must be (user, password) or a bearer token, not a {type(credential).__name__}"
-            )
+            raise TypeError(f"{what} must be (user, password) or a bearer token, not a {kind}")
     for part in parts:
         if not isinstance(part, str):
             raise TypeError(f"{what}: user, password and token must be str, not {type(part).__name__}")

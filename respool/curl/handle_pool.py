@@ -272,7 +272,7 @@ class EasyHandlePool:
         )
 
     def __repr__(self) -> str:
-        return repr(self._pool).replace("ResourcePool", "EasyHandlePool", 1)
+        return repr(self._pool).replace("respool.ResourcePool", "respool.curl.EasyHandlePool", 1)
 
 
 class BoundEasyHandlePool:
@@ -284,6 +284,11 @@ class BoundEasyHandlePool:
     def __init__(self, pool: BoundPool[Origin, EasyHandle], url: str | None) -> None:
         self._pool = pool
         self._url = url
+
+    @property
+    def key(self) -> Origin:
+        """The origin that this is bound to."""
+        return self._pool.key
 
     def lease(self, timeout: float | None = None) -> EasyLease:
         """Lease a handle."""
@@ -320,4 +325,4 @@ class BoundEasyHandlePool:
         return self._pool.stats()
 
     def __repr__(self) -> str:
-        return repr(self._pool).replace("BoundPool", "BoundEasyHandlePool", 1)
+        return repr(self._pool).replace("respool.BoundPool", "respool.curl.BoundEasyHandlePool", 1)

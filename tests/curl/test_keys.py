@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from respool.curl import EasyHandlePool
     from tests.helpers.http_servers import Request
 
-SECRET = "hunter2"  # noqa: S105 - what must not be seen
+SECRET = "hunter2"
 
 
 def fetch(pool: EasyHandlePool, origin: Origin | str, url: str | None = None) -> tuple[bytes, int]:
@@ -95,7 +95,12 @@ def test_no_secret_in_what_a_pool_shows(
 def test_spellings_share_a_connection(pool: EasyHandlePool, server: RecordingServer) -> None:
     """U07: URLs of one origin, however spelled, are served over one connection."""
     with_port = server.url()
-    for url in (with_port, with_port.upper().replace("HTTP", "Http"), server.url("/a?b#c"), server.url("//a/b")):
+    for url in (
+        with_port,
+        with_port.upper().replace("HTTP", "Http"),
+        server.url("/a?b#c"),
+        server.url("//a/b"),
+    ):
         fetch(pool, url)
     assert server.connections == 1
     assert [request.target for request in server.requests] == ["/", "/", "/a?b", "//a/b"]
@@ -142,7 +147,12 @@ def test_proxies_have_their_own_connections(pool: EasyHandlePool, server: Record
     """U07: another proxy, other credentials for it, and none at all are distinct; the proxy gets its credential."""
     url = "http://host.test/object"
     with RecordingServer() as other:
-        proxies = [server.url(), other.url(), server.url().replace("//", "//a:1@"), server.url().replace("//", "//b:1@")]
+        proxies = [
+            server.url(),
+            other.url(),
+            server.url().replace("//", "//a:1@"),
+            server.url().replace("//", "//b:1@"),
+        ]
         for _ in range(2):
             for proxy in proxies:
                 assert fetch(pool, Origin.of(url, proxy=proxy), url)[0] == b"fine"
@@ -220,7 +230,9 @@ def test_tls_settings_are_told_apart(
     assert [request.connection for request in tls_server.requests] == [1, 2, 3, 4] * 2
 
 
-def test_client_certificates_are_shown(pool: EasyHandlePool, certificate: Certificate, tmp_path: Path) -> None:
+def test_client_certificates_are_shown(
+    pool: EasyHandlePool, certificate: Certificate, tmp_path: Path
+) -> None:
     """U07: a client certificate reaches the server that asks for one, on its own connection; without one there is none."""
     mine = Certificate.make(tmp_path, "client")
     seen: dict[int, str] = {}
@@ -288,7 +300,9 @@ def test_connection_bound_options_cost_the_handle(
 
 
 @pytest.mark.parametrize("how", ["setopt_string", "unsetopt", "set_ca_certs", "number", "reset"])
-def test_connection_bound_options_by_other_ways(pool: EasyHandlePool, server: RecordingServer, how: str) -> None:
+def test_connection_bound_options_by_other_ways(
+    pool: EasyHandlePool, server: RecordingServer, how: str
+) -> None:
     """U07: the same by setopt_string, unsetopt, set_ca_certs and a bare number, and a reset doesn't undo it."""
     lease = pool.lease(server.url())
     easy = lease.resource
@@ -307,8 +321,12 @@ def test_connection_bound_options_by_other_ways(pool: EasyHandlePool, server: Re
     assert pool.stats().destroyed_for["discarded"] == 1
 
 
-@pytest.mark.parametrize("url", ["http://other.test/", "http://a:b@127.0.0.1:{port}/", "127.0.0.1:{port}/", "x"])
-def test_another_origin_s_url_costs_the_handle(pool: EasyHandlePool, server: RecordingServer, url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["http://other.test/", "http://a:b@127.0.0.1:{port}/", "127.0.0.1:{port}/", "x"]
+)
+def test_another_origin_s_url_costs_the_handle(
+    pool: EasyHandlePool, server: RecordingServer, url: str
+) -> None:
     """U07: a handle that was given the URL of another origin, credentials, or something unclear isn't kept."""
     lease = pool.lease(server.url())
     lease.resource.setopt(pycurl.URL, url.format(port=server.port))
@@ -328,7 +346,9 @@ def test_its_own_origin_s_url_does_not(pool: EasyHandlePool, server: RecordingSe
     assert server.connections == 1
 
 
-@pytest.mark.parametrize("url", ["http://other.test/", "https://127.0.0.1:{port}/", "http://127.0.0.1:1/", "x"])
+@pytest.mark.parametrize(
+    "url", ["http://other.test/", "https://127.0.0.1:{port}/", "http://127.0.0.1:1/", "x"]
+)
 def test_a_credential_goes_nowhere_else(pool: EasyHandlePool, server: RecordingServer, url: str) -> None:
     """U06: a handle that carries a credential refuses the URL of another origin: libcurl would send it there."""
     lease = pool.lease(server.url().replace("//", f"//user:{SECRET}@"))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from respool.curl import Origin
 from tests.helpers.programs import printed_by
 
-SECRET = "hunter2"  # noqa: S105 - what must not be seen
+SECRET = "hunter2"
 
 #: One value for each option, none of them the default.
 OPTIONS: dict[str, Any] = {
@@ -75,7 +75,9 @@ def test_keys_are_equal_exactly_when_the_options_are(left: dict[str, None], righ
     assert first != second or hash(first) == hash(second)
 
 
-CREDENTIALS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=":"), min_size=1, max_size=8)
+CREDENTIALS = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=":"), min_size=1, max_size=8
+)
 
 
 @given(CREDENTIALS, CREDENTIALS, CREDENTIALS, CREDENTIALS)
@@ -113,14 +115,18 @@ def test_secrets_do_not_show() -> None:
     origin = secretive()
     shown = [repr(origin), str(origin), f"{origin}", repr(origin.secrets())]
     shown += [repr(getattr(origin, field.name)) for field in fields(origin)]
-    shown += [pickle.dumps(origin, protocol).decode("latin-1") for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    shown += [
+        pickle.dumps(origin, protocol).decode("latin-1") for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ]
     assert [text for text in shown if SECRET in text or "someone" in text] == []
     assert origin.proxy == "http://proxy:3128"
 
 
 def test_digests_are_of_this_process_alone() -> None:
     """U06: the digest of a weak password can't be guessed from a log: it differs from process to process."""
-    program = "from respool.curl import Origin; print(Origin.of('http://h', credential=('user', 'pw')).credential)"
+    program = (
+        "from respool.curl import Origin; print(Origin.of('http://h', credential=('user', 'pw')).credential)"
+    )
     assert printed_by(program) != printed_by(program)
 
 
@@ -154,7 +160,14 @@ def test_a_changed_origin_is_checked() -> None:
     origin = secretive()
     assert replace(origin, port=8443) == replace(origin, port=8443)
     assert replace(origin, port=8443).secrets().credential == ("user", SECRET)
-    for change in ({"host": "H"}, {"host": "h/evil"}, {"host": ""}, {"port": 0}, {"scheme": "ftp"}, {"host": "a@b"}):
+    for change in (
+        {"host": "H"},
+        {"host": "h/evil"},
+        {"host": ""},
+        {"port": 0},
+        {"scheme": "ftp"},
+        {"host": "a@b"},
+    ):
         with pytest.raises(ValueError, match=r"URL|origin"):
             replace(origin, **change)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from respool.curl.origin import redact, split
 
-SECRET = "hunter2"  # noqa: S105 - what must not be seen
+SECRET = "hunter2"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_user_is_taken_out_of_the_url() -> None:
         "http://h:65536/",
         "http://h:-1/",
         "http://h:+80/",
-        "http://h:８０/",
+        "http://h:\uff18\uff10/",
         "http://h:8_0/",
         "http://h:80:80/",
         "http://h:http/",
@@ -103,8 +103,8 @@ def test_the_user_is_taken_out_of_the_url() -> None:
         "http://[fe80::1%25a/b]/",
         "http://-ü-.example/",
         "http://ü..example/",
-        "http://％31/",
-        "http://h／evil/",
+        "http://\uff0531/",
+        "http://h\uff0fevil/",
         "http://h/\ud800",
     ],
 )
@@ -171,20 +171,26 @@ def test_redacted(url: str, shown: str) -> None:
     assert redact(url) == shown
 
 
-HOSTS = st.lists(st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=20), min_size=1, max_size=4)
+HOSTS = st.lists(
+    st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=20), min_size=1, max_size=4
+)
 PORTS = st.none() | st.integers(1, 65535)
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="?#"), max_size=20)
 
 
 @given(st.sampled_from(["http", "https", "HTTP", "Https"]), HOSTS, PORTS, PATHS)
-def test_split_agrees_with_the_standard_library(scheme: str, labels: list[str], port: int | None, path: str) -> None:
+def test_split_agrees_with_the_standard_library(
+    scheme: str, labels: list[str], port: int | None, path: str
+) -> None:
     """U07: of every well-formed URL, host and port are those that the standard library reads, too."""
     host = ".".join(labels)
     url = f"{scheme}://{host}{'' if port is None else f':{port}'}/{path}".rstrip()
     parts, theirs = split(url), urlsplit(url)
     assert (parts.scheme, parts.host) == (theirs.scheme, theirs.hostname)
-    assert parts.port == theirs.port or (theirs.port is None and parts.port == (443 if parts.scheme == "https" else 80))
+    assert parts.port == theirs.port or (
+        theirs.port is None and parts.port == (443 if parts.scheme == "https" else 80)
+    )
     assert split(parts.url) == parts
     assert parts.url.isascii()
     assert " " not in parts.url
@@ -218,7 +224,12 @@ def test_split_raises_nothing_but_value_errors(url: str) -> None:
     except ValueError:
         return
     again = split(parts.url)
-    assert (again.scheme, again.host, again.port, again.target) == (parts.scheme, parts.host, parts.port, parts.target)
+    assert (again.scheme, again.host, again.port, again.target) == (
+        parts.scheme,
+        parts.host,
+        parts.port,
+        parts.target,
+    )
 
 
 @given(st.text(min_size=2000, max_size=3000))

@@ -16,7 +16,6 @@ import ssl
 import subprocess
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -25,6 +24,7 @@ from .threads import HANG_GUARD, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from .gates import Gate
 
@@ -156,7 +156,10 @@ class RecordingServer:
                 number = self.connections
                 self._open.add(connection)
                 thread = threading.Thread(
-                    target=self._serve, args=(connection, number, peer), name=f"connection-{number}", daemon=True
+                    target=self._serve,
+                    args=(connection, number, peer),
+                    name=f"connection-{number}",
+                    daemon=True,
                 )
                 self._threads.append(thread)
             thread.start()
@@ -234,7 +237,18 @@ class Certificate:
         cert, key = folder / f"{name}.pem", folder / f"{name}.key"
         names = f"subjectAltName=DNS:{name},DNS:localhost,IP:127.0.0.1,IP:::1"
         command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        command += ["-days", "2", "-subj", f"/CN={name}", "-addext", names, "-keyout", str(key), "-out", str(cert)]
+        command += [
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            names,
+            "-keyout",
+            str(key),
+            "-out",
+            str(cert),
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=HANG_GUARD)
         return cls(str(cert), str(key))
 
@@ -324,7 +338,11 @@ class Nginx:
 
     def url(self, path: str = "/", *, tls: bool = False) -> str:
         """Return the URL of a file."""
-        return f"https://127.0.0.1:{self.https_port}{path}" if tls else f"http://127.0.0.1:{self.http_port}{path}"
+        return (
+            f"https://127.0.0.1:{self.https_port}{path}"
+            if tls
+            else f"http://127.0.0.1:{self.http_port}{path}"
+        )
 
     def connections(self, path: str, requests: int) -> list[int]:
         """Wait until a path was asked for ``requests`` times; the connections on which it was."""
@@ -333,5 +351,8 @@ class Nginx:
             lines = (self._folder / "access.log").read_text().splitlines()
             return [int(line.split()[0]) for line in lines if line.split()[3] == path]
 
-        wait_until(lambda: self._folder.joinpath("access.log").exists() and len(found()) >= requests, "the log of nginx")
+        wait_until(
+            lambda: self._folder.joinpath("access.log").exists() and len(found()) >= requests,
+            "the log of nginx",
+        )
         return found()
