@@ -114,7 +114,6 @@ def test_hooks_must_be_callable(hook: str, value: object) -> None:
         ("observer", PoolObserver),
         ("at_exit", "forget"),
         ("at_exit", None),
-        ("destroy_in", "thread"),
         ("name", 3),
     ],
 )

@@ -107,7 +107,7 @@ def test_destroy_runs_outside_locks_whatever_the_reason(
         probe.run(leases.pop().release)
     elif reason == "invalid":
         leases.pop().release()
-        factory.made[2].healthy = False
+        factory.made[1].healthy = False
         probe.run(lambda: pool.lease("probed").release())
     else:
 

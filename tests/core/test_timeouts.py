@@ -53,7 +53,7 @@ def test_create_is_not_begun_after_the_deadline(make_pool: MakePool, factory: Fa
     with pool.lease() as thing:
         thing.healthy = False
     begun = time.monotonic()
-    factory.before["validate"] = lambda key, thing: let_pass(begun + 0.1)
+    factory.before["validate"] = lambda key, thing: let_pass(begun + 0.2)
     with pytest.raises(PoolTimeoutError):
         pool.lease(timeout=0.1)
     assert time.monotonic() >= begun + 0.1
@@ -70,7 +70,7 @@ def test_validate_is_not_begun_after_the_deadline(make_pool: MakePool, factory: 
         lease.resource.healthy = False
         lease.release()
     begun = time.monotonic()
-    factory.before["validate"] = lambda key, thing: let_pass(begun + 0.1)
+    factory.before["validate"] = lambda key, thing: let_pass(begun + 0.2)
     with pytest.raises(PoolTimeoutError):
         pool.lease(timeout=0.1)
     assert factory.calls["validate"] <= 1

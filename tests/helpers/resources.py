@@ -82,7 +82,7 @@ class Factory:
         with self._lock:
             if not thing.alive:
                 self.misuse.append(f"{thing!r} destroyed twice")
-            if key != thing.key:
+            if key is not thing.key and key != thing.key:
                 self.misuse.append(f"{thing!r} destroyed for {key!r}")
             thing.alive = False
             self.destroyed.append(thing)
@@ -108,7 +108,7 @@ class Factory:
     def _look(self, key: Hashable, thing: Thing, hook: str) -> None:
         if not thing.alive:
             self.misuse.append(f"{hook} of destroyed {thing!r}")
-        if key != thing.key:
+        if key is not thing.key and key != thing.key:
             self.misuse.append(f"{hook} of {thing!r} for {key!r}")
 
     def numbers_destroyed(self) -> list[int]:
