@@ -248,7 +248,7 @@ def _facts(easy: EasyHandle) -> Facts:
         protocol=_PROTOCOLS.get(get(pycurl.INFO_HTTP_VERSION)),
         peer=f"{f'[{address}]' if ':' in address else address}:{port}" if address else None,
         head_bytes=get(pycurl.HEADER_SIZE),
-        body_bytes=int(get(pycurl.SIZE_DOWNLOAD)),
+        body_bytes=get(pycurl.SIZE_DOWNLOAD_T),
         seconds=get(pycurl.TOTAL_TIME),
         connect_seconds=max(get(pycurl.CONNECT_TIME), get(pycurl.APPCONNECT_TIME)),
         first_byte_seconds=get(pycurl.STARTTRANSFER_TIME),
