@@ -62,6 +62,8 @@ _KINDS.update(
     dict.fromkeys((1, 8, 27, 61, 100), "malformed")
 )  # no HTTP, weird reply, memory, encoding, too large
 
+_SUPPRESS_CONNECT_HEADERS: Final = 265  # pycurl has no name for it
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 _PROTOCOLS: Final = {
@@ -185,6 +187,8 @@ def exchange(
     if method == "HEAD":
         easy.setopt(pycurl.NOBODY, 1)
     easy.setopt(pycurl.HTTPHEADER, [_field(name, value) for name, value in headers])
+    easy.setopt(pycurl.PATH_AS_IS, 1)  # whatever a store keeps under "a/../b" is another object than "b"
+    easy.setopt(_SUPPRESS_CONNECT_HEADERS, 1)  # the head of a proxy's answer to CONNECT is not the object's
     easy.setopt(pycurl.BUFFERSIZE, buffer_size)
     easy.setopt(pycurl.HEADERFUNCTION, on_head or _drop)
     set_body_sink(easy, on_body or _drop)
@@ -202,9 +206,9 @@ def exchange(
         code, text = error.args[0], str(error.args[-1])
         if not isinstance(code, int):
             raise  # the handle was misused, and pycurl says how
-        facts = _facts(easy)
+        facts = facts_of(easy)
         raise TransferError(code, _kind(code, text, facts), text or "no reason given", facts) from None
-    return _facts(easy)
+    return facts_of(easy)
 
 
 def _drop(piece: object) -> None:
@@ -239,7 +243,8 @@ def _kind(code: int, text: str, facts: Facts) -> Kind:
     return kind
 
 
-def _facts(easy: EasyHandle) -> Facts:
+def facts_of(easy: EasyHandle) -> Facts:
+    """Return what libcurl knows of the handle's last exchange, also one that a callback ended."""
     get = easy.getinfo
     address, port = get(pycurl.PRIMARY_IP), get(pycurl.PRIMARY_PORT)
     return Facts(
@@ -253,3 +258,6 @@ def _facts(easy: EasyHandle) -> Facts:
         connect_seconds=max(get(pycurl.CONNECT_TIME), get(pycurl.APPCONNECT_TIME)),
         first_byte_seconds=get(pycurl.STARTTRANSFER_TIME),
     )
+
+
+_facts = facts_of

@@ -12,12 +12,13 @@ from respool.curl import Origin
 from respool.curl._exchange import TransferError, exchange
 from tests.helpers.gates import Gate
 from tests.helpers.http_servers import Answer
+from tests.helpers.tunnel import Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from respool.curl import EasyHandlePool
-    from tests.helpers.http_servers import RecordingServer
+    from tests.helpers.http_servers import Certificate, RecordingServer
 
 SECRET = "hunter2"
 
@@ -64,6 +65,29 @@ def test_head(pool: EasyHandlePool, server: RecordingServer) -> None:
         assert exchange(easy, on_body=body.extend).connects == 0
     assert body == b"fine"
     assert [request.method for request in server.requests] == ["HEAD", "GET"]
+
+
+def test_paths_are_sent_as_they_are(pool: EasyHandlePool, server: RecordingServer) -> None:
+    """U07: a path with dots is the name of an object, and is not shortened."""
+    with pool.lease(server.url("/a/../b/./c//d")) as easy:
+        exchange(easy)
+    assert server.requests[-1].target == "/a/../b/./c//d"
+
+
+def test_a_proxy_s_own_head_is_not_the_answer_s(
+    pool: EasyHandlePool, certificate: Certificate, tls_server: RecordingServer
+) -> None:
+    """U07: through a proxy that tunnels, the head is that of the object's answer alone."""
+    head: list[bytes] = []
+    with Tunnel() as proxy:
+        origin = Origin.of(tls_server.url(), proxy=proxy.url, ca_bundle=certificate.cert)
+        for expected in (1, 0):
+            head.clear()
+            with pool.lease(origin) as easy:
+                assert exchange(easy, tls_server.url(), on_head=head.append).connects == expected
+            assert head[0] == b"HTTP/1.1 200 OK\r\n"
+            assert len(head) == 3
+    assert tls_server.connections == 1
 
 
 def test_nothing_is_wanted(

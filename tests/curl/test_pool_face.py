@@ -15,7 +15,7 @@ from respool.curl import EasyHandlePool, Origin
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.programs import printed_by
 from tests.helpers.recorder import Recorder
-from tests.helpers.threads import run_together
+from tests.helpers.threads import run_together, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,8 +216,11 @@ def test_idle_handles_beyond_max_idle_are_closed(
     for lease in leases:
         lease.release()
     assert pool.stats().idle == 1
-    ends = {server.wait_ended(number) for number in server.ends}
-    assert ends == {"closed"}
+    wait_until(lambda: len(server.ends) == 2, "the end of two connections")
+    assert set(server.ends.values()) == {"closed"}
+    with pool.lease(server.url()) as easy:
+        easy.perform_rb()
+        assert easy.getinfo(pycurl.NUM_CONNECTS) == 0
 
 
 def test_observers(make_pool: Callable[..., EasyHandlePool], server: RecordingServer) -> None:
