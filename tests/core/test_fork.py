@@ -93,7 +93,9 @@ def test_inherited_resources_come_back_as_no_ops(make_pool: MakePool, factory: F
         assert_fresh(pool, "A")
         assert factory.destroyed == []
         assert_works(pool, 1, "A")
-        give_back()
+        if lease is not None:
+            assert lease.released
+            lease.release()
         assert_quiet(pool, leased=0, idle=1)
         assert factory.destroyed == []
 
@@ -168,11 +170,14 @@ def test_inherited_resources_are_never_finalised_in_the_child() -> None:
         names[0].release()
         names.clear()
         gc.collect()
+        assert ends == [], "finalised when the names were dropped"
         assert pools[0].clear() == 0
         pools[0].close()
+        gc.collect()
+        assert ends == [], "finalised by clear or close"
         pools.clear()
         gc.collect()
-        assert ends == []
+        assert ends == [], "finalised when the pool was dropped"
 
     in_child(child)
     names[0].release()

@@ -28,8 +28,11 @@ R = TypeVar("R")
 
 def _child(call: Callable[[], object], answer: int, errors: TextIO) -> None:
     """Be the child: run the call, send its outcome, and vanish."""
-    faulthandler.dump_traceback_later(HANG_GUARD / 2, exit=True, file=errors)
+    # A hang ends by this alarm, which tells where.  (The handler's own watchdog thread would not survive
+    # a fork of the child's.)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGALRM, file=errors, chain=True)
+    signal.alarm(int(HANG_GUARD / 2))
     outcome: tuple[bool, object]
     try:
         outcome = (True, call())
