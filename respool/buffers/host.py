@@ -32,14 +32,13 @@ class Allocator(Protocol):
     frees, so several calls may run at once.
     """
 
-    __module__ = "respool.buffers"
-
     @property
     def alignment(self) -> int:
         """What each address is a multiple of, in bytes, ≥ 1; read once, when a pool is made.
 
         A pool asks for, and charges, multiples of it.
         """
+        ...
 
     def allocate(self, nbytes: int, /) -> Any:  # noqa: ANN401 - any object with the buffer protocol
         """Return a writable, C-contiguous object with the buffer protocol, of at least `nbytes` bytes.
@@ -57,6 +56,10 @@ class Allocator(Protocol):
         Users may still hold views of it.  Where these keep the memory alive, as
         `mmap.mmap` and `bytearray` have it, leave it to them.
         """
+
+
+# Not in the class body, where it would be one more thing to have for whoever fits the protocol.
+Allocator.__module__ = "respool.buffers"
 
 
 class HostAllocator:

@@ -274,7 +274,7 @@ class _Memory:
             # again: an acquire comes here only when none is idle.
             raise MemoryError(
                 f"can't allocate a buffer of {nbytes} bytes (budget max_bytes={self._budget}, "
-                f"{len(self._live)} in existence): {error or 'out of memory'}"
+                f"{len(self._live)} in existence): {str(error) or 'out of memory'}"
             ) from error
         try:
             buffer = Buffer(memory, nbytes=nbytes, capacity=capacity, alignment=self._alignment)

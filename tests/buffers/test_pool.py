@@ -97,7 +97,12 @@ class TestConstruction:
     def test_one_allocator_for_two_pools(self) -> None:
         """An allocator may serve several pools."""
         books = Books()
-        with BufferPool(books, buffer_size=3) as one, BufferPool(books, buffer_size=5) as two, one.lease() as small, two.lease() as large:
+        with (
+            BufferPool(books, buffer_size=3) as one,
+            BufferPool(books, buffer_size=5) as two,
+            one.lease() as small,
+            two.lease() as large,
+        ):
             assert (small.nbytes, large.nbytes) == (3, 5)
         assert books.out == 0
 
@@ -177,7 +182,10 @@ class TestBudget:
 
     def test_more_limits(self) -> None:
         """Other limits hold beside the budget."""
-        with BufferPool(HostAllocator(), buffer_size=8, limits=PoolLimits(max_size=1, max_waiters=0)) as pool, pool.lease():
+        with (
+            BufferPool(HostAllocator(), buffer_size=8, limits=PoolLimits(max_size=1, max_waiters=0)) as pool,
+            pool.lease(),
+        ):
             assert pool.try_lease() is None
             with pytest.raises(PoolExhaustedError):
                 pool.lease()
@@ -216,7 +224,11 @@ class TestFace:
 
     def test_release_of_a_leased_one(self) -> None:
         """What a lease holds can't be released behind its back."""
-        with BufferPool(HostAllocator(), buffer_size=8) as pool, pool.lease() as buffer, pytest.raises(InvalidReleaseError):
+        with (
+            BufferPool(HostAllocator(), buffer_size=8) as pool,
+            pool.lease() as buffer,
+            pytest.raises(InvalidReleaseError),
+        ):
             pool.release(buffer)
 
     def test_foreign(self) -> None:

@@ -1,0 +1,101 @@
+"""``respool demo``: the whole of it on one machine, with every byte checked.
+
+This module owns the generated file and the server's process.  It needs no network: the
+server listens on the loopback address, in a process of its own, so that reader and server
+don't share an interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_BLOCK = 1 << 20
+_DEFAULT_SIZE = 256 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument(
+        "--size",
+        metavar="BYTES",
+        type=_size,
+        default=_DEFAULT_SIZE,
+        help="size of the generated file, like 64MiB (default: 256MiB, in the folder for temporary files)",
+    )
+    parser.add_argument("--json", action="store_true", help="tell the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Generate, serve, read, compare."""
+    from respool.cli._output import output
+    from respool.cli._read import read
+    from respool.cli.progress import byte_progress
+    from respool.io import Session
+
+    with tempfile.TemporaryDirectory(prefix="respool-demo-") as directory:
+        with byte_progress("generating", arguments.size) as advance:
+            expected = generate(Path(directory, "demo.bin"), arguments.size, advance)
+        with served(directory) as url, output(None) as sink, Session() as session:
+            report = read(session, f"{url}demo.bin", sink, expected=expected)
+    report.show(as_json=arguments.json)
+    return 0
+
+
+def generate(path: Path, size: int, advance: Callable[[int], object] = lambda _: None) -> str:
+    """Write a file of pseudo-random bytes, the same each time, and give its SHA-256 in hexadecimal.
+
+    The digest is of what was generated, not of what is read back.
+    """
+    hasher = hashlib.sha256()
+    with path.open("wb") as file:
+        for start in range(0, size, _BLOCK):
+            block = random.Random(start).randbytes(min(_BLOCK, size - start))  # noqa: S311 - no secret
+            hasher.update(block)
+            file.write(block)
+            advance(len(block))
+    return hasher.hexdigest()
+
+
+@contextmanager
+def served(directory: str) -> Generator[str]:
+    """Serve a directory from another process for the length of a block; give the URL."""
+    server = subprocess.Popen(  # noqa: S603 - this very package
+        [sys.executable, "-m", "respool.cli", "serve", "--until-stdin-closes", directory],
+        # The server goes when its stdin is closed: so also when this process is killed.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Ctrl-C on the terminal is for this process alone.
+        start_new_session=True,
+    )
+    try:
+        url = cast("IO[str]", server.stdout).readline().strip()
+        if not url:
+            raise ConnectionError("the demo's own server didn't start")
+        yield url
+    finally:
+        server.kill()
+        for stream in (server.stdin, server.stdout):
+            if stream is not None:
+                stream.close()
+        server.wait()
+
+
+def _size(text: str) -> int:
+    from respool.io.config import parse_size
+
+    try:
+        return parse_size("--size", text)
+    except (TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

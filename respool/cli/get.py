@@ -1,0 +1,73 @@
+"""``respool get``: read a URL or a file, whole or a range of it, into a file, into a pipe or just past.
+
+This module owns the command's arguments and what goes where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from respool.cli._read import Range
+
+_RANGE = re.compile(r"(?=[0-9]|-[0-9])([0-9]{0,18})-([0-9]{0,18})")
+_DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("source", metavar="URL|PATH", help="http://, https:// or file:// URL, or a path")
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="write the bytes to FILE, replacing it only when all have come; - is stdout (default: drop them)",
+    )
+    parser.add_argument(
+        "--range",
+        dest="asked",
+        metavar="A-B|A-|-N",
+        type=parse_range,
+        help="only bytes A to B (both included, from 0), from A on, or the last N",
+    )
+    parser.add_argument(
+        "--verify", metavar="sha256:HEX", type=_digest, help="fail unless the bytes read have this digest"
+    )
+    parser.add_argument("--json", action="store_true", help="tell the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, and tell how it went."""
+    from respool.cli._output import output
+    from respool.cli._read import read
+    from respool.io import Session
+
+    to_stdout = arguments.output == "-"
+    with Session() as session, output(arguments.output) as sink:
+        report = read(session, arguments.source, sink, asked=arguments.asked, expected=arguments.verify)
+    report.show(as_json=arguments.json, to_stderr=to_stdout)
+    return 0
+
+
+def parse_range(text: str) -> Range:
+    """Read ``A-B``, ``A-`` or ``-N``."""
+    from respool.cli._read import Range
+
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be A-B, A- or -N, not {text!r}")
+    first, last = (int(part) if part else None for part in match.groups())
+    if first is not None and last is not None and last < first:
+        raise argparse.ArgumentTypeError(f"ends before it begins: {text!r}")
+    if first is None and last == 0:
+        raise argparse.ArgumentTypeError("the last 0 bytes are nothing to read")
+    return Range(first, last)
+
+
+def _digest(text: str) -> str:
+    match = _DIGEST.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be sha256: and 64 hexadecimal digits, not {text!r}")
+    return match[1].lower()

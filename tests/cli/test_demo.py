@@ -1,0 +1,143 @@
+"""``respool demo``: generated, served, read and compared on one machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import resource
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from respool.cli import demo
+from respool.cli.__main__ import main
+
+from .commands import environment, respool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TestCommand:
+    """As a user runs it."""
+
+    def test_shows_what_it_did(self, tmp_path: Path) -> None:
+        """It tells throughput, that every byte was right, and the pools; nothing stays in the temporary folder."""
+        code, out, err = respool("demo", "--size", "20MiB", env=environment(TMPDIR=str(tmp_path)))
+        assert (code, err) == (0, "")
+        assert "20,971,520 bytes (20.0 MiB)" in out
+        assert "(as it should be)" in out
+        assert "handles" in out
+        assert "buffers" in out
+        assert list(tmp_path.iterdir()) == []
+
+    def test_json(self) -> None:
+        """--json tells the same; handles and buffers were reused, and none is out."""
+        code, out, err = respool("demo", "--size", "200MB", "--json")
+        assert (code, err) == (0, "")
+        told = json.loads(out)
+        assert (told["bytes"], told["verified"]) == (200_000_000, True)
+        for pool in ("handles", "buffers"):
+            stats = told["pools"][pool]
+            assert stats["acquired"] >= 200_000_000 // (4 << 20)
+            assert stats["created"] + stats["reused"] == stats["acquired"]
+            assert 0 < stats["created"] < stats["reused"]
+            assert (stats["leased"], stats["leaked"]) == (0, 0)
+
+    @pytest.mark.parametrize("size", ["0", "-1", "1.5", "much", ""])
+    def test_bad_size(self, size: str) -> None:
+        """A size that is none is wrong usage."""
+        code, out, err = respool("demo", f"--size={size}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "--size" in err
+
+    def test_no_room(self, tmp_path: Path) -> None:
+        """A disk that's too small for the file (here RLIMIT_FSIZE) is one line, and 1; nothing stays."""
+        code, out, err = respool(
+            "demo",
+            "--size=10MiB",
+            env=environment(TMPDIR=str(tmp_path)),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 20, 5 << 20)),
+        )
+        assert (code, out, err) == (1, "", "respool: File too large\n")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestFailure:
+    """What isn't right is not told to be."""
+
+    def test_wrong_bytes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A file that isn't what was generated is one line with both digests, and 1."""
+        generate = demo.generate
+
+        def spoil(path: Path, size: int, *args: object) -> str:
+            digest = generate(path, size)
+            with path.open("r+b") as file:
+                file.seek(size // 2)
+                file.write(b"X")
+            return digest
+
+        monkeypatch.setattr(demo, "generate", spoil)
+        assert main(["demo", "--size", "1MiB"]) == 1
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith("respool: ")
+        assert told.err.count("\n") == 1
+        assert told.err.count("sha256") == 1
+
+    def test_interrupted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Ctrl-C while it reads: 130; server and file are gone."""
+        servers: list[subprocess.Popen[str]] = []
+        popen = subprocess.Popen
+
+        def noted(*args: object, **kwargs: object) -> subprocess.Popen[str]:
+            servers.append(popen(*args, **kwargs))  # type: ignore[call-overload]
+            return servers[-1]
+
+        def interrupt(*args: object, **kwargs: object) -> None:
+            assert servers[0].poll() is None
+            assert list(tmp_path.iterdir())
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(demo.subprocess, "Popen", noted)
+        monkeypatch.setattr("respool.cli._read.read", interrupt)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        assert main(["demo", "--size", "1MiB"]) == 130
+        assert servers[0].returncode is not None
+        assert list(tmp_path.iterdir()) == []
+        assert capsys.readouterr().err == "respool: interrupted\n"
+
+    def test_server_does_not_start(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A server that doesn't start is one line, and 1."""
+        popen = subprocess.Popen
+        monkeypatch.setattr(
+            demo.subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", ""], **options)
+        )
+        assert main(["demo", "--size", "1MiB"]) == 1
+        assert capsys.readouterr().err == "respool: the demo's own server didn't start\n"
+
+
+class TestGenerate:
+    """The generated file."""
+
+    @pytest.mark.parametrize("size", [1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3_000_000])
+    def test_digest_is_the_file_s(self, tmp_path: Path, size: int) -> None:
+        """It has the size asked for, and the digest told."""
+        digest = demo.generate(tmp_path / "file", size)
+        content = (tmp_path / "file").read_bytes()
+        assert len(content) == size
+        assert hashlib.sha256(content).hexdigest() == digest
+
+    def test_same_each_time(self, tmp_path: Path) -> None:
+        """It's the same each time, and no two blocks are alike."""
+        assert demo.generate(tmp_path / "a", 2 << 20) == demo.generate(tmp_path / "b", 2 << 20)
+        content = (tmp_path / "a").read_bytes()
+        assert content[: 1 << 20] != content[1 << 20 :]

@@ -1,0 +1,396 @@
+"""``respool serve``: a file server with ranges, seen from outside."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import threading
+from email.utils import formatdate
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from respool.cli.serve import FileServer, matches, parse_range, resolve
+
+from .commands import ended, environment, respool, running, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTENT = bytes(range(256)) * 40
+
+
+class Answer(NamedTuple):
+    """What a server said."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class Client:
+    """One kept connection."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+
+    def __call__(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """Ask for something, and read the answer whole."""
+        self.connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        answer = self.connection.getresponse()
+        return Answer(answer.status, answer.headers, answer.read())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory with files to serve, and a file beside it."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "root" / "file.bin").write_bytes(CONTENT)
+    (tmp_path / "root" / "empty").touch()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def ask(directory: Path) -> Iterator[Client]:
+    """A client of a server in a thread of this process."""
+    with FileServer(directory) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        client = Client(server.url)
+        try:
+            yield client
+        finally:
+            client.connection.close()
+            server.shutdown()
+            thread.join()
+
+
+class TestWhole:
+    """Without a range."""
+
+    def test_get(self, ask: Client) -> None:
+        """GET gives the file, its length, type and validators."""
+        status, headers, body = ask("/file.bin")
+        assert (status, body) == (200, CONTENT)
+        assert headers["Content-Length"] == str(len(CONTENT))
+        assert headers["Accept-Ranges"] == "bytes"
+        assert headers["Content-Type"] == "application/octet-stream"
+        assert headers["ETag"].startswith('"')
+        assert headers["Last-Modified"].endswith("GMT")
+
+    def test_head(self, ask: Client) -> None:
+        """HEAD gives GET's head and no body, and the connection goes on."""
+        get, head = ask("/file.bin"), ask("/file.bin", "HEAD")
+        assert (head.status, head.body) == (200, b"")
+        for name in ("Content-Length", "ETag", "Last-Modified", "Content-Type"):
+            assert head.headers[name] == get.headers[name]
+        assert ask("/missing", "HEAD").body == b""
+        assert ask("/file.bin").body == CONTENT
+
+    def test_empty_file(self, ask: Client) -> None:
+        """An empty file is an empty body, and no range of it exists."""
+        assert ask("/empty")[::2] == (200, b"")
+        answer = ask("/empty", Range="bytes=0-0")
+        assert (answer.status, answer.headers["Content-Range"]) == (416, "bytes */0")
+
+    def test_one_connection(self, ask: Client) -> None:
+        """Answers of all kinds, errors too, keep the connection."""
+        ask("/file.bin")
+        sock = ask.connection.sock
+        for path, headers in (
+            ("/none", {}),
+            ("/file.bin", {"Range": "bytes=99999-"}),
+            ("/file.bin", {"If_Match": '"x"'}),
+        ):
+            ask(path, **headers)
+        assert ask("/file.bin").body == CONTENT
+        assert ask.connection.sock is sock
+
+    def test_file_grows_and_shrinks(self, ask: Client, directory: Path) -> None:
+        """Each answer is of the file as it is, with another ETag."""
+        before = ask("/file.bin")
+        (directory / "file.bin").write_bytes(b"short")
+        after = ask("/file.bin")
+        assert after.body == b"short"
+        assert after.headers["ETag"] != before.headers["ETag"]
+
+
+class TestRange:
+    """With one."""
+
+    @pytest.mark.parametrize(
+        ("asked", "start", "stop"),
+        [
+            ("bytes=0-0", 0, 1),
+            ("bytes=5-9", 5, 10),
+            ("bytes=10000-", 10_000, len(CONTENT)),
+            ("bytes=10000-99999", 10_000, len(CONTENT)),
+            ("bytes=-7", len(CONTENT) - 7, len(CONTENT)),
+            ("bytes=-99999", 0, len(CONTENT)),
+            ("Bytes = 1-2", 1, 3),
+        ],
+    )
+    def test_satisfied(self, ask: Client, asked: str, start: int, stop: int) -> None:
+        """206 with exactly the bytes that Content-Range tells."""
+        status, headers, body = ask("/file.bin", Range=asked)
+        assert (status, body) == (206, CONTENT[start:stop])
+        assert headers["Content-Range"] == f"bytes {start}-{stop - 1}/{len(CONTENT)}"
+        assert headers["Content-Length"] == str(stop - start)
+
+    @pytest.mark.parametrize("asked", [f"bytes={len(CONTENT)}-", "bytes=99999-100000", "bytes=-0"])
+    def test_not_satisfiable(self, ask: Client, asked: str) -> None:
+        """416 with the size."""
+        answer = ask("/file.bin", Range=asked)
+        assert (answer.status, answer.headers["Content-Range"]) == (416, f"bytes */{len(CONTENT)}")
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            "bytes=5-4",
+            "bytes=a-b",
+            "bytes=-",
+            "bytes",
+            "lines=1-2",
+            "bytes=0-1,3-4",
+            "bytes=1-2x",
+            "bytes=+1-2",
+            "bytes=" + "9" * 5000 + "-",
+        ],
+    )
+    def test_ignored(self, ask: Client, asked: str) -> None:
+        """What isn't one range of bytes is ignored, as a server may."""
+        assert ask("/file.bin", Range=asked)[::2] == (200, CONTENT)
+
+    @given(
+        first=st.none() | st.integers(0, 200), last=st.none() | st.integers(0, 200), size=st.integers(0, 150)
+    )
+    @example(first=None, last=0, size=0)
+    def test_model(self, first: int | None, last: int | None, size: int) -> None:
+        """Whatever the range, it's what slicing says."""
+        header = f"bytes={'' if first is None else first}-{'' if last is None else last}"
+        content = list(range(size))
+        if first is None and last is None:
+            wanted = None
+        elif first is None:
+            wanted = content[-last:] if last else []
+        elif last is None:
+            wanted = content[first:]
+        else:
+            wanted = None if last < first else content[first : last + 1]
+        got = parse_range(header, size)
+        assert (None if got is None else content[got[0] : got[1]] if got else []) == wanted
+
+
+class TestConditions:
+    """Preconditions."""
+
+    def test_if_match(self, ask: Client) -> None:
+        """412 unless one of the tags is the file's."""
+        etag = ask("/file.bin").headers["ETag"]
+        for good in (etag, "*", f'"other", {etag}'):
+            assert ask("/file.bin", If_Match=good).status == 200
+        for bad in ('"other"', f"W/{etag}", ""):
+            assert ask("/file.bin", If_Match=bad).status == 412
+
+    def test_if_none_match(self, ask: Client) -> None:
+        """304 if one of the tags is the file's."""
+        etag = ask("/file.bin").headers["ETag"]
+        for same in (etag, f"W/{etag}", "*"):
+            assert ask("/file.bin", If_None_Match=same)[::2] == (304, b"")
+        assert ask("/file.bin", If_None_Match='"other"').body == CONTENT
+
+    def test_if_range(self, ask: Client, directory: Path) -> None:
+        """A range holds only for the version it's asked of; else the whole file comes."""
+        os.utime(directory / "file.bin", (1_000_000_000, 1_000_000_000))
+        headers = ask("/file.bin").headers
+        for good in (headers["ETag"], headers["Last-Modified"]):
+            assert ask("/file.bin", Range="bytes=1-2", If_Range=good).status == 206
+        for bad in ('"other"', f"W/{headers['ETag']}", formatdate(1, usegmt=True), "*", "nonsense"):
+            assert ask("/file.bin", Range="bytes=1-2", If_Range=bad)[::2] == (200, CONTENT)
+
+    def test_tags(self) -> None:
+        """A weak comparison ignores the mark, a strong one never matches a marked tag."""
+        assert matches('W/"a"', '"a"', weak=True)
+        assert not matches('W/"a"', '"a"', weak=False)
+
+
+class TestPaths:
+    """What is found, and what isn't."""
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/../secret",
+            "/%2e%2e/secret",
+            "/..%2fsecret",
+            "/x/../../secret",
+            "//../secret",
+            "/link",
+            "/linked/secret",
+            "/file.bin/..",
+            "/file.bin%00",
+            "/",
+            "/directory",
+            "/pipe",
+            "/missing",
+            "/file.bin/x",
+            "*",
+            "/" + "x" * 5000,
+        ],
+    )
+    def test_not_found(self, ask: Client, directory: Path, path: str) -> None:
+        """What lies outside, isn't a regular file or isn't there is a 404, and never hangs."""
+        (directory / "link").symlink_to("../secret")
+        (directory / "linked").symlink_to("..")
+        (directory / "directory").mkdir()
+        os.mkfifo(directory / "pipe")
+        answer = ask(path)
+        assert answer.status == 404
+        assert b"secret\n" not in answer.body
+
+    @pytest.mark.parametrize("name", ["a b", "ü.txt", "100%", "a?b", "a#b", "..."])
+    def test_odd_names(self, ask: Client, directory: Path, name: str) -> None:
+        """Names with anything in them are found by their percent-encoding."""
+        from urllib.parse import quote
+
+        (directory / name).write_text("here")
+        assert ask(f"/{quote(name)}").body == b"here"
+        assert ask(f"/{quote(name)}?query#fragment").body == b"here"
+
+    def test_link_inside(self, ask: Client, directory: Path) -> None:
+        """A link to another file inside is followed."""
+        (directory / "link").symlink_to("file.bin")
+        assert ask("/link").body == CONTENT
+
+    def test_absolute_target(self, ask: Client) -> None:
+        """The absolute form of a request target works."""
+        assert ask("http://whatever/file.bin").body == CONTENT
+
+    @given(path=st.text(alphabet="./%2efx\\\0ü", max_size=12))
+    def test_never_outside(self, path: str) -> None:
+        """No target resolves to anything but a path below the root."""
+        found = resolve(b"/usr/lib", "/" + path)
+        assert found is None or found.startswith(b"/usr/lib/")
+
+    def test_no_permission(self, ask: Client, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A file that may not be read is a 403."""
+        from respool.cli import serve
+
+        def refuse(path: bytes, flags: int) -> int:
+            raise PermissionError(13, "no", path)
+
+        monkeypatch.setattr(serve.os, "open", refuse)
+        assert ask("/file.bin").status == 403
+
+
+class TestRequests:
+    """What isn't a proper request."""
+
+    @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "NONSENSE"])
+    def test_other_methods(self, ask: Client, method: str) -> None:
+        """Other methods are refused, and the connection ends, as a body may follow."""
+        answer = ask("/file.bin", method)
+        assert (answer.status, answer.headers["Connection"]) == (501, "close")
+        assert answer.headers["Allow"] == "GET, HEAD"
+
+    def test_body(self, ask: Client) -> None:
+        """A GET with a body is refused: its bytes must not be read as a request."""
+        ask.connection.request("GET", "/file.bin", body=b"GET /secret HTTP/1.1\r\n\r\n")
+        answer = ask.connection.getresponse()
+        assert (answer.status, answer.headers["Connection"]) == (400, "close")
+        answer.read()
+
+    def test_garbage(self, ask: Client) -> None:
+        """Garbage gets a 400, and the server goes on."""
+        host, port = ask.connection.host, ask.connection.port
+        with socket.create_connection((host, port), timeout=20) as sock:
+            sock.sendall(b"\x16\x03\x01\x02\r\n\r\n")
+            assert b"400" in sock.makefile("rb").read()
+        assert ask("/file.bin").body == CONTENT
+
+    def test_client_goes_away(self, ask: Client, directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        """A client that goes away in mid-body is no one's trouble: nothing is printed, the next is served."""
+        with (directory / "large").open("wb") as file:
+            file.truncate(64 << 20)
+        with socket.create_connection((ask.connection.host, ask.connection.port), timeout=20) as sock:
+            sock.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert sock.recv(100)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        assert ask("/file.bin").body == CONTENT
+        assert capfd.readouterr().err == ""
+
+
+class TestCommand:
+    """The command."""
+
+    def test_tells_its_url_first(self, directory: Path) -> None:
+        """The first line is the URL; it serves there; Ctrl-C ends it with 130 and one line."""
+        with serving(directory) as (url, process):
+            assert url.startswith("http://127.0.0.1:")
+            client = Client(url)
+            assert client("/file.bin", Range="bytes=3-5").body == CONTENT[3:6]
+            client.connection.close()
+            process.send_signal(signal.SIGINT)
+            assert ended(process) == (130, "", "respool: interrupted\n")
+
+    def test_terminated(self, directory: Path) -> None:
+        """SIGTERM ends it with 143."""
+        with serving(directory) as (_, process):
+            process.terminate()
+            assert ended(process) == (143, "", "respool: ended by SIGTERM\n")
+
+    def test_ends_with_its_parent(self, directory: Path) -> None:
+        """With --until-stdin-closes it ends when whoever started it has gone."""
+        with running("serve", "--until-stdin-closes", directory, stdin=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout.readline().startswith("http://")
+            process.stdin.close()
+            assert process.wait(20) == 0
+
+    def test_host_and_port(self, directory: Path) -> None:
+        """A given host and port are used; a port in use is one line and 1."""
+        with socket.create_server(("127.0.0.2", 0)) as taken:
+            port = taken.getsockname()[1]
+            answer = respool("serve", directory, "--host", "127.0.0.2", "--port", str(port))
+            assert answer == (1, "", "respool: Address already in use\n")
+        with serving(directory, "--host", "127.0.0.2", "--port", str(port)) as (url, _):
+            assert url == f"http://127.0.0.2:{port}/"
+
+    def test_ipv6(self, directory: Path) -> None:
+        """An IPv6 address is put in brackets."""
+        with serving(directory, "--host", "::1") as (url, _):
+            assert url.startswith("http://[::1]:")
+            client = Client(url)
+            assert client("/file.bin").body == CONTENT
+            client.connection.close()
+
+    @pytest.mark.parametrize("what", ["missing", "file.bin"])
+    def test_no_directory(self, directory: Path, what: str) -> None:
+        """What is no directory is one line and 1."""
+        code, out, err = respool("serve", directory / what)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"respool: {directory / what}: ")
+        assert err.count("\n") == 1
+
+    @pytest.mark.parametrize("port", ["-1", "65536", "http", ""])
+    def test_bad_port(self, directory: Path, port: str) -> None:
+        """A port that is none is wrong usage: one line and 2."""
+        code, out, err = respool("serve", directory, f"--port={port}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "--port" in err
+
+    def test_works_without_rich(self, directory: Path, tmp_path: Path) -> None:
+        """Serving needs no extra."""
+        (tmp_path / "rich.py").write_text("raise ImportError('no rich', name='rich')")
+        with running("serve", directory, env=environment(PYTHONPATH=str(tmp_path))) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("http://")
