@@ -239,13 +239,13 @@ class TestBenches:
         assert all(ratio > 0 for ratio in ratios.values())
         roles = [row["role"] for row in told["rows"]]
         assert roles.count("floor") == 5
-        assert roles.count("respool") == 8
+        assert roles.count("respool") == 9
         assert roles.count("peer") + len(told["missing"]) == 8
         targets = {claim["text"]: claim["target"] for claim in told["claims"]}
         assert targets["bound acquire+release"] == 4.5
         assert targets["acquire+release, str key"] == 5
         assert targets["with pool.lease(key)"] == 7
-        assert targets["with pool.lease(key), validate hook"] == 14
+        assert targets["acquire+release, str key, validate hook"] == 14
         assert targets["import respool, above the interpreter's start"] == 30
         told_of = capsys.readouterr().out
         assert "An uncontended acquire and release, in units of queue.SimpleQueue put+get" in told_of

@@ -4,7 +4,7 @@ This module owns the measuring, and the records that results are.  What is measu
 the module of a bench's name; how results are shown is in `_show`.
 
 A *repeat* is a number of rounds; in a round every contender's loop runs once, one after
-the other, for a few milliseconds.  A repeat's figure for a contender is its best round,
+the other, for half a millisecond or so.  A repeat's figure for a contender is its best round,
 and a ratio is one figure over another of the same repeat.  So what slows the machine down
 for a while slows down both, and what interrupts a single loop is not counted at all.
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 REPEATS = 7
 #: Rounds in a repeat: enough for each contender to meet a moment without interruption.
-ROUNDS = 25
+ROUNDS = 150
 #: Seconds that one contender's loop takes in one round, about.
-_BATCH_SECONDS = 0.003
+_BATCH_SECONDS = 0.0005
 
 Role = Literal["floor", "respool", "peer"]
 

@@ -5,6 +5,7 @@ This module owns the list of what is measured and the targets that the results a
 
 from __future__ import annotations
 
+import os
 import queue
 import subprocess
 import sys
@@ -33,7 +34,7 @@ UNIT = "queue.SimpleQueue put+get"
 _BOUND = "bound acquire+release"
 _KEYED = "acquire+release, str key"
 _WITH = "with pool.lease(key)"
-_VALIDATED = "with pool.lease(key), validate hook"
+_VALIDATED = "acquire+release, str key, validate hook"
 _AT_MOST = {_BOUND: 4.5, _KEYED: 5.0, _WITH: 7.0, _VALIDATED: 14.0}
 #: How much cheaper than any pool with limits the fast tier and the lease should be.
 _FASTER = {_BOUND: 15.0, _WITH: 10.0}
@@ -191,7 +192,8 @@ def _own() -> Sequence[Contender]:
         contender("bound acquire+release, no limits", pair, free, bound=True),
         contender("with pool.lease(key), no limits", lease, free),
         contender("bound acquire+release, validate hook", pair, validated, bound=True),
-        contender(_VALIDATED, lease, validated),
+        contender(_VALIDATED, keyed, validated),
+        contender("with pool.lease(key), validate hook", lease, validated),
     )
 
 
@@ -200,18 +202,21 @@ def _import_cost(tick: Callable[[], object]) -> Spread:
 
     Starting a process varies far more than a loop does, so a repeat takes the best of several.
     """
+    # As installed: with its modules compiled, whatever this shell's settings say.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def start(code: str) -> float:
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)  # noqa: S603 - this very interpreter
+        return time.perf_counter() - begin
+
     figures: list[float] = []
+    start("import respool")
     for _ in range(REPEATS):
         bare = full = float("inf")
         for _ in range(_IMPORT_ROUNDS):
-            bare = min(bare, _start("pass"))
-            full = min(full, _start("import respool"))
+            bare = min(bare, start("pass"))
+            full = min(full, start("import respool"))
             tick()
         figures.append((full - bare) * 1e3)
     return Spread(tuple(figures))
-
-
-def _start(code: str) -> float:
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - this very interpreter
-    return time.perf_counter() - begin
