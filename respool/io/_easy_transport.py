@@ -13,8 +13,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from respool.curl._exchange import TransferError, exchange
-from respool.curl._exchange import _facts as facts_of
+from respool.curl._exchange import TransferError, exchange, facts_of
 from respool.errors import PoolClosedError, PoolTimeoutError
 from respool.io._head import MalformedHeadError, ResponseHead, content_length
 from respool.io._transport import Failure, FailureKind, Outcome
@@ -118,8 +117,6 @@ class EasyTransport:
     def _perform(self, lease: EasyLease, fetch: Fetch, owner: Owner[Any], *, fresh: bool) -> _Answer:
         """Make one exchange on a leased handle; the lease is discarded where the connection is spent."""
         easy: Any = lease.resource
-        # Whatever a store keeps under "a/../b" is another object than "b".
-        easy.setopt(easy.PATH_AS_IS, 1)
         if fresh:
             easy.setopt(easy.FRESH_CONNECT, 1)
         answer = _Answer(fetch, owner)
@@ -250,11 +247,11 @@ class _Answer:
 
     @property
     def spoilt(self) -> bool:
-        """Whether a kept connection failed before it gave a head: this request may be made again."""
+        """Whether a kept connection gave nothing that looks like an answer: the request may be made again."""
         outcome = self.outcome
         return (
             outcome.reused
-            and outcome.verdict is None
+            and self._head_bytes == 0
             and outcome.failure is not None
             and outcome.failure.kind is not FailureKind.TIMEOUT
         )

@@ -198,13 +198,14 @@ class Validator:
         match = None if self.etag is None else _ETAG.match(self.etag)
         return None if match is None or match[1] else self.etag
 
-    def difference(self, answer: Validator) -> str | None:
+    def difference(self, answer: Validator, *, vouched: bool = False) -> str | None:
         """Tell why an answer with these validators is of another version, or None.
 
         ETags are compared where both sides have one, and dates only where that can't be
         done.  A strong ETag must stay the same strong one; a weak one only its tag, as the
-        server vouches for no more.  An answer with nothing to compare is no proof that the
-        object is the same, so that's a difference too.
+        server vouches for no more.  An answer with nothing to compare proves nothing, so
+        that's a difference too, unless the server was asked by If-Match and has thereby
+        `vouched` for the ETag.
         """
         if self.etag is not None and answer.etag is not None:
             if _same_etag(self.etag, answer.etag):
@@ -214,7 +215,7 @@ class Validator:
             if _same_date(self.last_modified, answer.last_modified):
                 return None
             return f"its Last-Modified was {self.last_modified!r} and is {answer.last_modified!r}"
-        if self:
+        if self and not vouched:
             return f"the answer has none of what it was opened with ({self.etag or self.last_modified})"
         return None
 

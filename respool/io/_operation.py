@@ -128,8 +128,7 @@ class Operation(Generic[W, R]):
                 self._deadline = _deadlines.at(deadline, lambda: self._expire(make))
             self._pump()
         except BaseException as error:
-            self.stop(error)
-            self._wait_over()
+            self._wait_over(error)
             if not isinstance(error, Exception):
                 raise
 
@@ -148,12 +147,12 @@ class Operation(Generic[W, R]):
 
     def abandon(self) -> None:
         """Cancel, and wait until nothing writes any more, whatever interrupts come."""
-        self.cancel()
-        self._wait_over()
+        self._wait_over(CancelledError())
 
-    def _wait_over(self) -> None:
+    def _wait_over(self, cause: BaseException) -> None:
         while True:
             try:
+                self.stop(cause)
                 while not self.future.done():
                     # Also what a stop left undone that was interrupted half-way.
                     self._conclude()

@@ -150,7 +150,7 @@ class ReadJob:
         allow_full = self._source.config.allow_full_response
 
         def judge(head: ResponseHead) -> Verdict:
-            return self._pinned.judge(task, head, allow_full=allow_full)
+            return self._pinned.judge(task, head, matched=etag, allow_full=allow_full)
 
         return self._source.exchange(
             address,

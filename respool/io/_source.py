@@ -57,8 +57,8 @@ class Pinned:
         """Its version, as far as the server has told."""
         return self._validator
 
-    def judge(self, task: Task, head: ResponseHead, *, allow_full: bool) -> Verdict:
-        """Judge an answer, and learn from it what wasn't known.
+    def judge(self, task: Task, head: ResponseHead, *, matched: str | None, allow_full: bool) -> Verdict:
+        """Judge an answer, and learn from it what wasn't known; `matched` is the ETag of the request's If-Match.
 
         Two answers that come at once are judged one after the other: had each been held
         against nothing, they might be of two versions.
@@ -72,7 +72,13 @@ class Pinned:
                     (size, min(length, size - task.offset)) if task.offset < size else (None, length)
                 )
             request = RangeRequest(
-                start=task.offset, length=length, size=size, validator=self._validator, allow_full=allow_full
+                start=task.offset,
+                length=length,
+                size=size,
+                validator=self._validator,
+                # What was pinned since the request was made, nobody was asked for.
+                vouched=matched is not None and matched == self._validator.strong_etag,
+                allow_full=allow_full,
             )
             verdict = judge_range(request, head)
             if isinstance(verdict, Accept):

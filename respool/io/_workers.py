@@ -131,10 +131,16 @@ class Workers:
         self._threads.add(thread)
         try:
             thread.start()
-        except BaseException:
+        except RuntimeError:
+            # The system won't have more of them: then those there are must do.
             self._threads.discard(thread)
             if not self._threads:
                 raise
+        except BaseException:
+            # An interrupt; the thread may have started all the same.
+            if not thread.is_alive():
+                self._threads.discard(thread)
+            raise
 
     def _run(self) -> None:
         me = threading.current_thread()

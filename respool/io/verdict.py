@@ -49,6 +49,8 @@ class RangeRequest:
         The object's size, where known.
     validator : Validator
         What the object was opened with; empty where nothing is known.
+    vouched : bool
+        Whether the request had an If-Match with the validator's ETag.
     allow_full : bool
         Take the range out of an answer that holds the whole object (status 200).
     """
@@ -57,6 +59,7 @@ class RangeRequest:
     length: int
     size: int | None = None
     validator: Validator = NOTHING
+    vouched: bool = False
     allow_full: bool = False
 
     @property
@@ -271,7 +274,7 @@ def _changed(request: RangeRequest, head: ResponseHead, total: int | None) -> Re
     if total is not None and request.size is not None and total != request.size:
         reason = f"the object changed: it had {request.size} bytes when it was opened and has {total}"
         return Refuse(Fault.CHANGED, head.status, reason)
-    difference = request.validator.difference(Validator.of(head))
+    difference = request.validator.difference(Validator.of(head), vouched=request.vouched)
     if difference is None:
         return None
     return Refuse(Fault.CHANGED, head.status, f"the object changed: {difference}")

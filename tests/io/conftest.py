@@ -1,0 +1,90 @@
+"""Fixtures for tests of the reader: range servers, sessions that end, destinations with guards."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from respool.io import Config, Session
+from tests.helpers.range_server import RangeServer, honest, honest_head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.helpers.range_server import Script
+
+GUARD = b"\xa5" * 64
+OLD = 0x5A
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep proxies and settings of the machine's environment out of the tests."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or (name.startswith("RESPOOL_") and name in SETTINGS):
+            monkeypatch.delenv(name)
+
+
+SETTINGS = {f"RESPOOL_{field.name.upper()}" for field in dataclasses.fields(Config)}
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What is to be ended after the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def serve(stack: ExitStack) -> Callable[..., RangeServer]:
+    """Start range servers: ``serve(get_script, head=..., content=...)``."""
+
+    def start(get: Script = honest, head: Script = honest_head, **options: Any) -> RangeServer:
+        return stack.enter_context(RangeServer(get, head, **options))
+
+    return start
+
+
+@pytest.fixture
+def make_session(stack: ExitStack) -> Callable[..., Session]:
+    """Make sessions that are closed before the servers of ``serve`` end, as those began earlier or later."""
+
+    def make(**settings: Any) -> Session:
+        return stack.enter_context(Session(**settings))
+
+    return make
+
+
+@pytest.fixture
+def session(make_session: Callable[..., Session]) -> Session:
+    """A session with small tasks, so that a read is several of them."""
+    return make_session(task_size=64_000, concurrency=4, per_origin=4)
+
+
+class Guarded:
+    """A destination between guard bytes, with old bytes in it that show what was written."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = bytearray(GUARD + bytes([OLD]) * size + GUARD)
+        self.size = size
+
+    @property
+    def view(self) -> memoryview:
+        """The destination."""
+        return memoryview(self.memory)[len(GUARD) : len(GUARD) + self.size]
+
+    @property
+    def held(self) -> bytes:
+        """What the destination holds; the guards are looked at, too."""
+        assert self.memory.startswith(GUARD), "bytes in front of the destination were overwritten"
+        assert self.memory.endswith(GUARD), "bytes behind the destination were overwritten"
+        return bytes(self.view)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was written at all."""
+        return self.held == bytes([OLD]) * self.size

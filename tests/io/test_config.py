@@ -1,0 +1,204 @@
+"""Settings: where they come from, and what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from respool.io import Config, Session
+from respool.io.config import parse_seconds, parse_size
+
+UNITS = {
+    "": 1,
+    "B": 1,
+    "kB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+    "TiB": 1024**4,
+}
+
+
+@given(
+    st.integers(1, 10**15), st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]), st.sampled_from("ulx")
+)
+def test_sizes_as_text(number: int, unit: str, blank: str, case: str) -> None:
+    """R47: a size is a whole number with a decimal or binary unit, in any case."""
+    spelt = {"u": unit.upper(), "l": unit.lower(), "x": unit}[case]
+    assert parse_size("x", f"{number}{blank}{spelt}") == number * UNITS[unit]
+    assert parse_size("x", number) == number
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_or_refused(text: str) -> None:
+    """R47: any text is a size ≥ 1 or a ValueError that names the setting and shows the text."""
+    try:
+        size = parse_size("task_size", text)
+    except ValueError as caught:
+        said = str(caught)
+    else:
+        assert size >= 1
+        return
+    assert "task_size" in said
+    assert repr(text) in said
+
+
+def test_fractions_of_units() -> None:
+    """R47: a fraction of a unit is taken where it's a whole number of bytes."""
+    assert parse_size("x", "1.5 MiB") == 3 << 19
+    with pytest.raises(ValueError, match="no whole number of bytes"):
+        parse_size("x", "1.5B")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("task_size", 0, ValueError),
+        ("task_size", -1, ValueError),
+        ("task_size", True, TypeError),
+        ("task_size", 1.0, TypeError),
+        ("task_size", None, TypeError),
+        ("task_size", "4 MiBs", ValueError),
+        ("task_size", "-4MiB", ValueError),
+        ("task_size", "1e3", ValueError),
+        ("concurrency", 0, ValueError),
+        ("concurrency", "four", ValueError),
+        ("concurrency", "²", ValueError),
+        ("concurrency", 2.0, TypeError),
+        ("per_origin", -3, ValueError),
+        ("buffer_size", "0", ValueError),
+        ("max_bytes", 1, ValueError),
+        ("connect_timeout", 0, ValueError),
+        ("connect_timeout", None, ValueError),
+        ("connect_timeout", math.inf, ValueError),
+        ("timeout", -1, ValueError),
+        ("timeout", math.nan, ValueError),
+        ("timeout", True, TypeError),
+        ("timeout", "soon", ValueError),
+        ("low_speed", -1, ValueError),
+        ("allocator", "pinned", ValueError),
+        ("allocator", None, ValueError),
+        ("allow_full_response", "maybe", ValueError),
+        ("allow_full_response", 1, TypeError),
+        ("ca_bundle", "", ValueError),
+        ("ca_bundle", b"x", TypeError),
+        ("proxy", 3128, TypeError),
+    ],
+)
+def test_bad_values(name: str, value: object, error: type[Exception]) -> None:
+    """R47: a value that makes no sense is an error that names the setting."""
+    with pytest.raises(error, match=name):
+        Config(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("task_size", "8MiB", 8 << 20),
+        ("concurrency", "3", 3),
+        ("per_origin", " 2 ", 2),
+        ("buffer_size", "64 KiB", 1 << 16),
+        ("max_bytes", "1GiB", 1 << 30),
+        ("max_bytes", "none", None),
+        ("connect_timeout", "2.5", 2.5),
+        ("timeout", "30", 30.0),
+        ("timeout", "inf", None),
+        ("timeout", "none", None),
+        ("low_speed", "0", None),
+        ("low_speed", "10kB", 10_000),
+        ("allocator", "host", "host"),
+        ("allow_full_response", "Yes", True),
+        ("allow_downgrade", "0", False),
+        ("ca_bundle", "/etc/ca.pem", "/etc/ca.pem"),
+        ("proxy", "", ""),
+        ("proxy", "http://p:1", "http://p:1"),
+    ],
+)
+def test_environment(monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: object) -> None:
+    """R47: a variable RESPOOL_NAME sets what isn't given by keyword, and a keyword goes before it."""
+    given_value: Any = getattr(Config(), name)
+    monkeypatch.setenv(f"RESPOOL_{name.upper()}", text)
+    assert getattr(Config(), name) == value
+    assert getattr(Config(**{name: given_value}), name) == given_value
+
+
+@pytest.mark.parametrize(
+    "name", ["TASK_SIZE", "CONCURRENCY", "TIMEOUT", "ALLOW_DOWNGRADE", "ALLOCATOR", "MAX_BYTES"]
+)
+def test_bad_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """R47: a bad variable is a ValueError that names it, from whatever reads it."""
+    monkeypatch.setenv(f"RESPOOL_{name}", "rubbish")
+    with pytest.raises(ValueError, match=f"RESPOOL_{name} must be .*'rubbish'"):
+        Config()
+    with pytest.raises(ValueError, match=f"RESPOOL_{name}"):
+        Session()
+
+
+def test_empty_variables_are_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R47: an empty variable is as good as none."""
+    monkeypatch.setenv("RESPOOL_TASK_SIZE", "")
+    assert Config().task_size == 4 << 20
+
+
+def test_order_of_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R47: keyword before Config before environment before default."""
+    monkeypatch.setenv("RESPOOL_TASK_SIZE", "1MiB")
+    monkeypatch.setenv("RESPOOL_CONCURRENCY", "5")
+    base = Config(task_size="2MiB")
+    with Session(base, per_origin=3) as session:
+        assert (session.config.task_size, session.config.concurrency) == (2 << 20, 5)
+        assert (session.config.per_origin, base.per_origin) == (3, 8)
+    with Session(base, task_size="3MiB") as session:
+        assert session.config.task_size == 3 << 20
+
+
+def test_no_timeout_by_keyword(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R47: None is a value of its own: it goes before the environment."""
+    monkeypatch.setenv("RESPOOL_TIMEOUT", "5")
+    assert Config(timeout=None).timeout is None
+
+
+def test_budget() -> None:
+    """R47: the budget is 64 buffers unless said otherwise, and never less than one."""
+    assert Config(buffer_size=1000).budget == 64_000
+    assert Config(buffer_size=1000, max_bytes="2kB").budget == 2000
+    assert Config().replace(buffer_size="512MiB").budget == 64 << 29
+    with pytest.raises(ValueError, match="max_bytes=999 is less than buffer_size=1000"):
+        Config(buffer_size=1000, max_bytes=999)
+
+
+def test_unknown_settings() -> None:
+    """R47: a setting that does nothing is refused: those of transports and retries don't exist yet."""
+    for name in ("transport", "retries", "task_sizes"):
+        with pytest.raises(TypeError, match=name):
+            Config(**{name: 1})
+        with pytest.raises(TypeError, match=name):
+            Session(**{name: 1})
+    with pytest.raises(TypeError, match="config must be a Config"):
+        Session({"task_size": 1})  # type: ignore[arg-type]
+
+
+def test_a_config_is_a_value() -> None:
+    """R48: configs are frozen, comparable, hashable and can be pickled; a proxy's password isn't shown."""
+    config = Config(proxy="http://user:secret@proxy:3128", ca_bundle=Path("/x"))
+    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301 - our own
+    assert len({config, config.replace()}) == 1
+    assert "secret" not in repr(config)
+    assert "proxy:3128" in repr(config)
+    with pytest.raises(AttributeError):
+        config.task_size = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(None, None), (math.inf, None), (0, 0.0), (1.5, 1.5)])
+def test_seconds(value: float | None, seconds: float | None) -> None:
+    """R32: None and infinity set no limit."""
+    assert parse_seconds("timeout", value) == seconds
