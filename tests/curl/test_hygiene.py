@@ -278,6 +278,23 @@ def test_a_connection_that_a_header_authenticated_is_not_reused(
     assert server.requests[-1].header("authorization") is None
 
 
+def test_a_header_for_a_proxy_costs_the_handle(pool: EasyHandlePool, server: RecordingServer) -> None:
+    """U05: what a user says to the proxy is of the connection through it: that isn't kept."""
+    lease = pool.lease(server.url())
+    lease.resource.setopt(pycurl.HTTPHEADER, ["Proxy-Authorization: Basic abc"])
+    lease.release()
+    assert pool.stats().destroyed_for["discarded"] == 1
+
+
+def test_no_signals(pool: EasyHandlePool, server: RecordingServer) -> None:
+    """U01: libcurl is told on every handle to leave signals alone.
+
+    What it would do with them can't be seen with a resolver that has a thread, as here.
+    """
+    with pool.lease(server.url()) as easy:
+        assert (pycurl.NOSIGNAL, 1) in easy._record.options
+
+
 def test_a_request_that_a_header_authenticated_leaves_the_connection_good(
     pool: EasyHandlePool, server: RecordingServer
 ) -> None:
