@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -71,3 +72,14 @@ def serving(directory: Path, *arguments: str) -> Iterator[tuple[str, subprocess.
     with running("serve", directory, *arguments) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip(), process
+
+
+def names(directory: Path) -> list[str]:
+    """Give the names of what is in a directory."""
+    return sorted(path.name for path in directory.iterdir())
+
+
+def one_line(text: str) -> str:
+    """Check that an error is one line of the usual form, and give it without the name in front."""
+    assert re.fullmatch(r"respool: [^\n]+\n", text), text
+    return text[9:-1]
