@@ -258,6 +258,3 @@ def facts_of(easy: EasyHandle) -> Facts:
         connect_seconds=max(get(pycurl.CONNECT_TIME), get(pycurl.APPCONNECT_TIME)),
         first_byte_seconds=get(pycurl.STARTTRANSFER_TIME),
     )
-
-
-_facts = facts_of
