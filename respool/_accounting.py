@@ -38,6 +38,7 @@ class Accounts:
     __slots__ = (
         "_lru",
         "_ready",
+        "arrivals",
         "blocked",
         "cost",
         "creating",
@@ -65,6 +66,7 @@ class Accounts:
         self.creating = self.quarantined = 0
         self.destroying = self.destroying_cost = 0  # on their way out
         self.rows = 0  # rows in use, to judge the size of `_lru` by
+        self.arrivals = 0  # tickets so far
         # The oldest who may be served waits for the total or the cost: nobody behind may pass, nor a newcomer.
         self.blocked = False
         self.sleeping: OrderedDict[int, Ticket] = OrderedDict()  # whose owners sleep, by sequence number
@@ -76,8 +78,12 @@ class Accounts:
 
     def enter(self, ticket: Ticket) -> None:
         """Put `ticket` in line by its sequence number: at the end, or at its old place if it comes back."""
-        row, seq = ticket.record.row, ticket.seq
+        row = ticket.record.row
         row.gate = row.due = SHUT
+        if not ticket.seq:
+            self.arrivals += 1
+            ticket.seq = self.arrivals
+        seq = ticket.seq
         ticket.state = WAITING
         queue = row.queue
         last = next(reversed(queue), -1)
@@ -85,7 +91,7 @@ class Accounts:
         if seq < last:
             for later in sorted(other for other in queue if other > seq):
                 queue.move_to_end(later)
-            row.where = OUT  # its bound may be too high now: push another; the duplicate is dropped later
+            row.where = OUT  # its bound may be too high now: push another; a duplicate does no harm
         if row.where is OUT:
             heappush(self._ready, (seq, row))
             row.where = IN_LINE
@@ -107,8 +113,12 @@ class Accounts:
     def stir(self, row: Row) -> None:
         """Note that something of `row` has come back: whoever waits for it is looked at again."""
         if row.where is PARKED:
-            heappush(self._ready, (next(iter(row.queue), -1), row))
-            row.where = IN_LINE
+            head = next(iter(row.queue), None)
+            if head is None:
+                row.where = OUT
+            else:
+                heappush(self._ready, (head, row))
+                row.where = IN_LINE
 
     def _take_out(self, row: Row, ticket: Ticket) -> None:
         self.sleeping.pop(ticket.seq, None)
@@ -249,10 +259,8 @@ class Accounts:
             if ticket is None:
                 row.where = OUT
                 heappop(ready)
-            elif ticket.seq > seq:  # the head has left: repair the bound
+            elif ticket.seq != seq:  # the head has left, or one that came back is the head: repair
                 heapreplace(ready, (ticket.seq, row))
-            elif ticket.seq < seq:  # a duplicate; the head, having come back, has an entry of its own
-                heappop(ready)
             elif ticket.state is not WAITING:  # served by a step that was cut short
                 self._take_out(row, ticket)
             elif row.idle:

@@ -54,6 +54,7 @@ RETURNED: Final = "a guard comes back"
 GOING: Final = "a record is being destroyed by its caller"
 FREED: Final = "a record has been destroyed"
 KEPT: Final = "a record can't be freed"
+UNMADE: Final = "the creation for a record failed"
 DETACHED: Final = "a record has left the pool"
 WAITED: Final = "(row, seconds) somebody waited"
 CANCELLED: Final = "a row's waiter was interrupted"
@@ -240,16 +241,18 @@ class Engine(ABC):
 
     def _pump(self) -> None:
         me = get_ident()
+        work = Work()
         while True:
             self.again = True  # note first, then try: the holder looks after letting go
-            # A try that succeeds can't be lost to an interrupt: a `for` step is one instruction, unlike a call and a store.
+            # Until `owner` is set no call may come: a signal handler that ran there would wait for its own thread's
+            # lock.  And a try that succeeds can't be lost to an interrupt: a `for` step is one instruction, unlike
+            # a call and a store.
             for taken in self.try_lock:
                 break
             if not taken:
-                return
-            work = Work()
+                break
+            self.owner = me
             try:
-                self.owner = me
                 while self.again:
                     self.again = False
                     self.settle_locked(work)
@@ -259,10 +262,10 @@ class Engine(ABC):
             finally:
                 self.owner = 0
                 self.lock.release()
-            if work:
-                self.act(work)
             if not self.again:
-                return
+                break
+        if work:
+            self.act(work)  # last: it may take long
 
     @abstractmethod
     def act(self, work: Work) -> None:
@@ -270,6 +273,9 @@ class Engine(ABC):
 
     def settle_locked(self, work: Work, *, may_destroy: bool = True) -> None:
         """Book the news, serve who can be served, and say who goes the slow way from now on."""
+        listener = self.listener
+        if listener is not None and listener.bell.qsize():
+            listener.hand_over(self.gate)  # it may have been interrupted, and be beyond hearing
         if self.suspects or self.has_notes():
             self._settle_lost_locked(work)
         inbox = self.inbox
@@ -327,6 +333,9 @@ class Engine(ABC):
         elif kind is FREED:
             accounts.gone(subject)
             self._tidy_locked(subject.row, work)
+        elif kind is UNMADE:
+            accounts.unmade(subject)
+            self._tidy_locked(subject.row, work)
         elif kind is DETACHED:
             accounts.taken_out(subject)
             self._tidy_locked(subject.row, work)
@@ -357,8 +366,8 @@ class Engine(ABC):
     def _tidy_locked(self, lane: Lane, work: Work) -> None:
         """Drop a row that has no room and no waiter: a key used once leaves nothing behind."""
         if not lane.dead and not lane.size and not lane.queue:
-            self.accounts.rows -= 1
             self.keys.drop_locked(lane)
+            self.accounts.rows -= 1
             work.rows.append(lane)
 
     def _trim_locked(self, work: Work) -> None:

@@ -45,6 +45,7 @@ class Hooks:
         "_inbox",
         "_marks",
         "_pool",
+        "_telling",
         "cost",
         "create",
         "destroy",
@@ -82,7 +83,9 @@ class Hooks:
         self.times_creation = type(self.observer).created is not PoolObserver.created
         self._pool: Callable[[], ResourcePool[Any, Any] | None] = lambda: None
         self._inbox = inbox
-        self._marks: dict[int, Record] = {}  # by thread; each thread writes its own entry only
+        # By thread; each thread writes its own entry only.
+        self._marks: dict[int, Record] = {}
+        self._telling: dict[int, int] = {}  # how deep it is in the observer
 
     def serve(self, pool: weakref.ref[ResourcePool[Any, Any]]) -> None:
         """Say on whose behalf the observer is told."""
@@ -113,13 +116,15 @@ class Hooks:
             record = record.outer
 
     def inside(self) -> bool:
-        """Tell whether the calling thread is in a hook of this pool."""
-        return any(True for _ in self.stuck(get_ident()))
+        """Tell whether the calling thread is in a hook of this pool, or in its observer."""
+        me = get_ident()
+        return me in self._telling or any(True for _ in self.stuck(me))
 
     def renew(self) -> dict[int, Record]:
         """Forget all marks after a fork; give what must stay referenced."""
         marks = self._marks
         self._marks = {}
+        self._telling = {}
         return marks
 
     # -- the observer ----------------------------------------------------------------------------------
@@ -137,11 +142,19 @@ class Hooks:
         pool = self._pool()
         if pool is None:
             return
+        me = get_ident()
+        depth = self._telling.get(me, 0)
+        self._telling[me] = depth + 1
         try:
             method(self.observer, pool, key, *rest)
         except Exception as error:  # noqa: BLE001 - an observer must not break what it watches
             self._inbox.append([ERROR, (None, "observer")])
             _log_observer(pool, event, error)
+        finally:
+            if depth:
+                self._telling[me] = depth
+            else:
+                self._telling.pop(me, None)
 
 
 def _log_observer(pool: ResourcePool[Any, Any], event: str, error: Exception) -> None:

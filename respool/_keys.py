@@ -82,13 +82,14 @@ class KeyTable:
             self.forget(lane)
 
     def drop_locked(self, lane: Lane) -> None:
-        """Take a row out of the truth; `forget` has to follow, outside the lock."""
+        """Take a living row out of the truth; `forget` has to follow, outside the lock."""
+        rest = tuple(other for other in self._chains[lane.digest] if other is not lane)
+        # In one straight line: a dead row in the truth would be found for ever.
         lane.dead = True
-        rest = tuple(other for other in self._chains.get(lane.digest, ()) if other is not lane)
         if rest:
             self._chains[lane.digest] = rest
         else:
-            self._chains.pop(lane.digest, None)
+            del self._chains[lane.digest]
 
     def forget(self, lane: Lane) -> None:
         """Take a dead row out of the cache.  Runs the user's code: never under the lock.  Taking out a living one does no harm."""

@@ -62,8 +62,10 @@ class Releasing(Engine):
             hooks.reset(record.row.key, record.resource)
         except BaseException as error:
             hooks.leave(record)
-            hooks.failed(record.row, record.row.key, "reset", error)
-            self.destroy(guard, "invalid")
+            try:
+                self.destroy(guard, "invalid")
+            finally:
+                hooks.failed(record.row, record.row.key, "reset", error)
             if not isinstance(error, Exception):
                 raise
             return False
@@ -144,37 +146,32 @@ class Releasing(Engine):
         lane = record.row
         hooks = self.hooks
         record.guard = None
-        kept = False
         record.phase = DESTROYING
-        try:
-            if hooks.destroy is not None:
-                hooks.enter(record)
-                try:
-                    hooks.destroy(lane.key, record.resource)
-                finally:
-                    hooks.leave(record)
-        except Quarantine as error:
-            kept = True
-            hooks.failed(lane, lane.key, "destroy", error)
-        except Exception as error:  # noqa: BLE001 - it's reported; the resource counts as gone all the same
-            hooks.failed(lane, lane.key, "destroy", error)
-        except BaseException as error:
-            hooks.failed(lane, lane.key, "destroy", error)
-            self._freed(guard, record)
-            raise
-        if kept:
+        failure: BaseException | None = None
+        if hooks.destroy is not None:
+            hooks.enter(record)
+            try:
+                hooks.destroy(lane.key, record.resource)
+            except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
+                failure = error
+            hooks.leave(record)
+        if isinstance(failure, Quarantine):
             self.inbox.append([KEPT, record])
             silence(guard)
         else:
             self._freed(guard, record)
+        if failure is not None:
+            hooks.failed(lane, lane.key, "destroy", failure)
+        if not isinstance(failure, Quarantine):
+            hooks.tell("destroyed", lane.key, record.reason)
+        if failure is not None and not isinstance(failure, Exception):
+            raise failure
 
     def _freed(self, guard: Guard, record: Record) -> None:
         self._unregister(record)
         self.inbox.append([FREED, record])
         silence(guard)
-        lane, reason = record.row, record.reason
         record.resource = None  # the last reference goes here, outside the lock
-        self.hooks.tell("destroyed", lane.key, reason)
 
     def _report(self, work: Work) -> None:
         """Tell the observer, and warn of leaks."""

@@ -128,8 +128,8 @@ class Ticket:
 
     __slots__ = ("grant", "record", "seq", "state", "wake")
 
-    def __init__(self, seq: int, record: Record, wake: Callable[[None], object]) -> None:
-        self.seq = seq
+    def __init__(self, record: Record, wake: Callable[[None], object]) -> None:
+        self.seq = 0  # its place: given when it first enters, and kept until the acquire ends
         self.record = record
         self.wake = (
             wake  # called once when it's served: a C function that neither blocks nor runs Python code

@@ -18,9 +18,9 @@ from respool._rows import Ticket
 if TYPE_CHECKING:
     from collections import deque
 
-    from respool._slot import Record
+    from respool._slot import Guard, Record
 
-__all__ = ["BACKSTOP", "Closer", "Sleeper", "Waiter"]
+__all__ = ["BACKSTOP", "Closer", "Hand", "Sleeper", "Waiter"]
 
 BACKSTOP: Final = 5.0
 """Seconds after which a sleeper looks for itself.  No wake-up relies on it: it bounds what an unknown defect, or two interrupts within the few
@@ -43,7 +43,10 @@ class Sleeper:
             pass
 
     def hand_over(self, notes: deque[Any]) -> None:
-        """Move the notes that were not heard yet to `notes`.  The owner may be asleep, so it's woken again."""
+        """Move the notes that were not heard yet to `notes`.
+
+        What else was on the bell was meant to wake the owner, who may be asleep: ring again.
+        """
         try:
             while True:
                 notes.extend(iter(self.bell.get_nowait, None))
@@ -54,13 +57,15 @@ class Sleeper:
 class Waiter(Sleeper, Ticket):
     """A ticket whose owner is a thread."""
 
-    __slots__ = ("bell", "slept", "thread")
+    __slots__ = ("bell", "outcome", "seconds", "slept", "thread")
 
-    def __init__(self, seq: int, record: Record, thread: int) -> None:
+    def __init__(self, record: Record, thread: int) -> None:
         self.bell = SimpleQueue()
-        super().__init__(seq, record, self.bell.put)
+        super().__init__(record, self.bell.put)
         self.thread = thread
-        self.slept = False  # has waited before: its acquire counts as one wait
+        self.slept = False  # has waited: its acquire counts as one wait, however often it was offered something invalid
+        self.seconds = 0.0  # how long
+        self.outcome = "failed"  # for the observer
 
 
 class Closer(Sleeper):
@@ -70,3 +75,60 @@ class Closer(Sleeper):
 
     def __init__(self) -> None:
         self.bell = SimpleQueue()
+
+
+class Hand:
+    """What an acquire holds until it's done.
+
+    The frames of an acquire refer to guards through their hand only.  So a frame that outlives its call, because somebody keeps a traceback, keeps
+    nothing but an empty hand.  Each method body is one straight line.
+    """
+
+    __slots__ = ("guard", "invalid", "own")
+
+    def __init__(self) -> None:
+        self.guard: Guard | None = None  # of the resource in hand
+        self.invalid: Guard | None = None  # of one that is to be destroyed
+        self.own: Guard | None = (
+            None  # of the acquire's own record: it has a place in line, or a room to create in
+        )
+
+    def open(self, guard: Guard, record: Record) -> None:
+        """Begin to wait in line with a record of one's own."""
+        guard.record = record
+        self.own = guard
+
+    def receive(self, ticket: Ticket) -> None:
+        """Take the idle resource that the ticket was served with."""
+        self.guard = ticket.grant
+        ticket.grant = None
+
+    def keep_own(self) -> None:
+        """The resource of the own record has been made: it's in hand now."""
+        self.guard = self.own
+        self.own = None
+
+    def note(self, holder: object) -> None:
+        """Note on the record who holds the resource."""
+        guard = self.guard
+        if guard is not None:
+            guard.record.holder = holder
+
+    def lease(self, lease: Any) -> Any:  # noqa: ANN401 - a MadeLease, which is not to be imported from here
+        """Pass what is in hand on to a new lease."""
+        guard: Any = self.guard
+        record = guard.record
+        lease._record = record  # noqa: SLF001 - the pool fills its leases in
+        lease._guard = guard  # noqa: SLF001
+        self.guard = None
+        record.uses += 1
+        return lease
+
+    def bare(self) -> Any:  # noqa: ANN401 - the resource
+        """Pass what is in hand on to the fast tier."""
+        guard: Any = self.guard
+        record = guard.record
+        record.guard = guard
+        self.guard = None
+        record.uses += 1
+        return record.resource

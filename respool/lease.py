@@ -7,7 +7,7 @@ one step: nobody can begin to wait in between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from respool.errors import LeaseLostError, LeaseReleasedError, safe_repr
 
@@ -57,7 +57,7 @@ class Lease(Generic[K, T]):
     @property
     def key(self) -> K:
         """The key that was asked for; also of a spent lease."""
-        return cast("K", self._record.row.key)  # type: ignore[attr-defined]  # every row of a pool is a Lane
+        return self._record.row.key  # type: ignore[attr-defined, no-any-return]  # every row of a pool is a Lane
 
     @property
     def resource(self) -> T:
@@ -75,7 +75,7 @@ class Lease(Generic[K, T]):
         resource = self._record.resource
         if resource is None:
             raise self._lost()
-        return cast("T", resource)
+        return resource  # type: ignore[no-any-return]
 
     @property
     def released(self) -> bool:
@@ -142,7 +142,7 @@ class Lease(Generic[K, T]):
         resource = self._record.resource
         if resource is None:
             raise self._lost()
-        return cast("T", resource)
+        return resource  # type: ignore[no-any-return]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,7 +9,7 @@ import itertools
 import warnings
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from respool import _process
 from respool._hooks import Hooks
@@ -270,14 +270,8 @@ class ResourcePool(_Face[K, T]):
 
     def _lease_slowly(self, key: Any, timeout: float | None, *, wait: bool) -> Lease[Any, T] | None:
         core = self._core
-        guard = core.take(core.lane_of(key), timeout, wait=wait)
-        if guard is None:
-            return None
-        lease: MadeLease[Any, T] = MadeLease()
-        lease._guard = guard
-        lease._record = record = guard.record
-        record.uses += 1
-        return lease
+        hand = core.take(core.lane_of(key), timeout, wait=wait)
+        return None if hand is None else hand.lease(MadeLease())  # type: ignore[no-any-return]
 
     # -- the fast tier ---------------------------------------------------------------------------------
 
@@ -309,7 +303,7 @@ class ResourcePool(_Face[K, T]):
                 record = guard.record
                 record.guard = guard
                 record.uses += 1
-                return cast("T", record.resource)
+                return record.resource  # type: ignore[no-any-return]
         except (LookupError, TypeError):
             pass
         return self._acquire_slowly(key, timeout, wait=True)  # type: ignore[return-value]  # it waits
@@ -335,13 +329,8 @@ class ResourcePool(_Face[K, T]):
 
     def _acquire_slowly(self, key: Any, timeout: float | None, *, wait: bool) -> T | None:
         core = self._core
-        guard = core.take(core.lane_of(key), timeout, wait=wait)
-        if guard is None:
-            return None
-        record = guard.record
-        record.guard = guard
-        record.uses += 1
-        return cast("T", record.resource)
+        hand = core.take(core.lane_of(key), timeout, wait=wait)
+        return None if hand is None else hand.bare()  # type: ignore[no-any-return]
 
     def bind(self, key: K) -> BoundPool[K, T]:
         """Give this pool for one key, whose hash is paid once.
@@ -510,14 +499,8 @@ class BoundPool(_Face[K, T]):
         return self._lease_slowly(None, wait=False)
 
     def _lease_slowly(self, timeout: float | None, *, wait: bool) -> Lease[K, T] | None:
-        guard = self._core.take(self._living_lane(), timeout, wait=wait)
-        if guard is None:
-            return None
-        lease: MadeLease[K, T] = MadeLease()
-        lease._guard = guard
-        lease._record = record = guard.record
-        record.uses += 1
-        return lease
+        hand = self._core.take(self._living_lane(), timeout, wait=wait)
+        return None if hand is None else hand.lease(MadeLease())  # type: ignore[no-any-return]
 
     def acquire(self, timeout: float | None = None) -> T:
         """Acquire the bare resource, as `ResourcePool.acquire` does."""
@@ -528,7 +511,7 @@ class BoundPool(_Face[K, T]):
                 record = guard.record
                 record.guard = guard
                 record.uses += 1
-                return cast("T", record.resource)
+                return record.resource  # type: ignore[no-any-return]
             except IndexError:
                 pass
         return self._acquire_slowly(timeout, wait=True)  # type: ignore[return-value]  # it waits
@@ -538,13 +521,8 @@ class BoundPool(_Face[K, T]):
         return self._acquire_slowly(None, wait=False)
 
     def _acquire_slowly(self, timeout: float | None, *, wait: bool) -> T | None:
-        guard = self._core.take(self._living_lane(), timeout, wait=wait)
-        if guard is None:
-            return None
-        record = guard.record
-        record.guard = guard
-        record.uses += 1
-        return cast("T", record.resource)
+        hand = self._core.take(self._living_lane(), timeout, wait=wait)
+        return None if hand is None else hand.bare()  # type: ignore[no-any-return]
 
     def clear(self) -> int:
         """Destroy this key's resources, as `ResourcePool.clear` does."""

@@ -1,0 +1,244 @@
+"""The acting side, part two: finding a key's row, and waiting in line."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from respool import _stack
+from respool._engine import CANCELLED, WAITED, Lane, Work
+from respool._keys import KeyTable
+from respool._release import Releasing
+from respool._rows import CLOSED, SERVED, WAITING
+from respool._slot import READY
+from respool._waiter import BACKSTOP, Hand, Waiter
+from respool.errors import (
+    PoolClosedError,
+    PoolExhaustedError,
+    PoolReentrancyError,
+    PoolTimeoutError,
+    safe_repr,
+)
+from respool.limits import check_cap
+
+__all__ = ["Queueing"]
+
+# What a step in line came to.
+DECIDED: Final = "served, sleeping, or out of line"
+DESTROY_FIRST: Final = "something must be destroyed to make room"
+DROPPED: Final = "the row has been dropped from the keys: find it anew"
+
+SUSPECTING: Final = 0.005
+"""Seconds until the listener looks again while a note is open whose cycle isn't cleared yet."""
+
+
+class Queueing(Releasing):
+    """How an acquire finds its row and waits its turn."""
+
+    __slots__ = ()
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    def lane_of(self, key: object) -> Lane:
+        """Find or make the row of `key`."""
+        try:
+            lane = self.keys.rows.get(key)
+        except TypeError:
+            self.keys.hash_of(key)  # says what is wrong, if it is the hash
+            raise
+        if lane is not None and not lane.dead:
+            return lane
+        digest = self.keys.hash_of(key)
+        while True:
+            chain = self.under_lock(self.keys.chain_locked, digest)
+            lane = KeyTable.pick(chain, key)
+            if lane is None:
+                cap = self._cap_of(key)
+                lane = self.under_lock(self._add_lane_locked, key, digest, chain, cap)
+            if lane is not None:
+                self.keys.remember(key, lane)
+                return lane
+
+    def known_lane(self, key: object) -> Lane | None:
+        """Find the row of `key` if there is one."""
+        digest = self.keys.hash_of(key)
+        return KeyTable.pick(self.under_lock(self.keys.chain_locked, digest), key)
+
+    def _cap_of(self, key: object) -> int | None:
+        cap = self.limits.max_per_key
+        if not callable(cap):
+            return cap
+        try:
+            return check_cap(cap(key))
+        except BaseException as error:
+            self.hooks.failed(None, key, "max_per_key", error)
+            raise
+
+    def _add_lane_locked(
+        self, key: object, digest: int, chain: tuple[Lane, ...], cap: int | None
+    ) -> Lane | None:
+        if self.closed:
+            self.refuse_closed()
+        lane = self.keys.add_locked(digest, chain, lambda: Lane(self, key, digest, cap))
+        if lane is not None:
+            self.accounts.rows += 1
+        return lane
+
+    # -- in line ---------------------------------------------------------------------------------------
+
+    def line_up(
+        self, hand: Hand, ticket: Waiter, seconds: float | None, deadline: float | None, *, wait: bool
+    ) -> bool:
+        """Wait in line until `ticket` is served; False where it may not wait and nothing is to be had at once.
+
+        What has just proved invalid is destroyed from within the line, so that its room goes to `ticket`.
+        """
+        record = ticket.record
+        work = Work()
+        if hand.invalid is not None:
+            work.condemned.append(hand.invalid)
+            hand.invalid = None
+        try:
+            step = self.under_lock(self._enter_locked, ticket, work, wait)
+            while step is not DECIDED:
+                self.act(work)
+                if step is DROPPED:
+                    record.row = record.lane = self.lane_of(record.row.key)
+                    step = self.under_lock(self._enter_locked, ticket, work, wait)
+                else:  # what was destroyed made room: for this one, as long as nobody older needs it
+                    step = self.under_lock(self._park_locked, ticket, work, wait)
+        finally:
+            if work:
+                self.act(work)
+        if ticket.state is WAITING:
+            self._sleep(ticket, deadline)
+        if ticket.state is SERVED:
+            return True
+        if ticket.state is CLOSED:
+            self.refuse_closed()
+        if wait or seconds == 0:
+            raise self.late(record.row, seconds)
+        return False
+
+    def _enter_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001 - passed on by `under_lock`
+        record = ticket.record
+        row = record.row
+        if row.dead:
+            return DROPPED
+        if self.closed:
+            self.refuse_closed()
+        accounts = self.accounts
+        if not accounts.fits_ever(record.cost):
+            accounts.total.rejected += 1
+            row.ledger.rejected += 1
+            msg = f"pool {self.name}: a resource for key {safe_repr(row.key)} costs {record.cost}, more than max_cost={accounts.max_cost} allows"
+            raise PoolExhaustedError(msg)
+        self.shut_locked()  # first: whoever gives something back from now on looks for who waits
+        accounts.enter(ticket)
+        return self._park_locked(ticket, work, wait)
+
+    def _park_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001
+        accounts = self.accounts
+        self.settle_locked(work)
+        if ticket.state is not WAITING:
+            return DECIDED
+        if work.condemned:
+            return DESTROY_FIRST
+        row = ticket.record.row
+        if not wait:
+            self.withdraw_locked(ticket)
+            return DECIDED
+        if self.alone_locked(ticket):
+            self.withdraw_locked(ticket)
+            msg = (
+                f"pool {self.name}: waiting for key {safe_repr(row.key)} inside a hook of this pool would never end: "
+                "only hooks that wait themselves could give anything back"
+            )
+            raise PoolReentrancyError(msg)
+        if self.limits.max_waiters is not None and len(accounts.sleeping) >= self.limits.max_waiters:
+            self.withdraw_locked(ticket)
+            accounts.total.rejected += 1
+            row.ledger.rejected += 1
+            msg = f"pool {self.name}: {len(accounts.sleeping)} callers wait already, max_waiters={self.limits.max_waiters}"
+            raise PoolExhaustedError(msg)
+        accounts.sleeping[ticket.seq] = ticket
+        if not ticket.slept:
+            ticket.slept = True
+            accounts.total.waits += 1
+            row.ledger.waits += 1
+        self.appoint_locked()
+        return DECIDED
+
+    def _sleep(self, ticket: Waiter, deadline: float | None) -> None:
+        row = ticket.record.row
+        began = monotonic()
+        ticket.outcome = "cancelled"
+        try:
+            self.hooks.tell("queued", row.key)
+            while ticket.state is WAITING:
+                left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
+                if left <= 0:
+                    self.under_lock(self._give_up_locked, ticket)
+                    break
+                ticket.listen(self.gate, min(left, SUSPECTING) if self.suspects else left)
+                if ticket.state is WAITING or self.has_notes():
+                    self.pump()
+            ticket.outcome = {SERVED: "failed", CLOSED: "closed"}.get(ticket.state, "timeout")
+        finally:
+            seconds = monotonic() - began
+            ticket.seconds += seconds
+            self.inbox.append([WAITED, (row, seconds)])
+            if ticket.outcome == "cancelled":
+                self.inbox.append([CANCELLED, row])
+                self.under_lock(self.withdraw_locked, ticket)
+
+    def _give_up_locked(self, ticket: Waiter) -> None:
+        if ticket.state is WAITING:
+            self.accounts.leave(ticket)
+            self.again = True  # those behind it are looked at again
+
+    # -- refusing --------------------------------------------------------------------------------------
+
+    def refuse_closed(self) -> NoReturn:
+        """Raise PoolClosedError."""
+        msg = f"pool {self.name} is closed"
+        raise PoolClosedError(msg)
+
+    def be_in_time(self, lane: Lane, seconds: float | None, deadline: float | None) -> None:
+        """No create and no validate is begun after the deadline."""
+        if deadline is not None and monotonic() >= deadline:
+            raise self.late(lane, seconds)
+
+    def late(self, lane: Lane, seconds: float | None) -> PoolTimeoutError:
+        """Count a timeout and build its error."""
+        error: PoolTimeoutError = self.under_lock(self._late_locked, lane, seconds)
+        return error
+
+    def _late_locked(self, lane: Lane, seconds: float | None) -> PoolTimeoutError:
+        self.accounts.total.timeouts += 1
+        lane.ledger.timeouts += 1
+        return self.timeout_error_locked(f"pool {self.name}: no resource within {seconds:g} s", lane.key)
+
+    def timeout_error_locked(self, message: str, key: object) -> PoolTimeoutError:
+        """Build a PoolTimeoutError that says how things stand."""
+        accounts = self.accounts
+        idle = sum(len(lane.idle) for lane in self.keys.all_locked())
+        busy = accounts.creating + accounts.destroying + accounts.quarantined
+        holders = None
+        if self.track:
+            held = [
+                record.holder
+                for record in list(self.by_id.values())
+                if record.phase is READY and type(record.holder) is tuple
+            ]
+            holders = _stack.render(min(held)[1]) if held else None
+        return PoolTimeoutError(
+            message,
+            key=key,
+            limits=self.limits,
+            idle=idle,
+            leased=accounts.size - idle - busy,
+            creating=accounts.creating,
+            waiters=len(accounts.sleeping),
+            holders=holders,
+        )
