@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class ReadStats:
     transport : str or None
         What carried it.
     """
+
+    __module__ = "respool.io"
 
     tries: int = 0
     resumes: int = 0
@@ -89,8 +91,7 @@ class Tally:
 
 
 def _with_seconds(stats: ReadStats, seconds: float) -> ReadStats:
-    values = {name: getattr(stats, name) for name in ReadStats.__slots__}
-    return ReadStats(**{**values, "seconds": max(seconds, 1e-9)})
+    return replace(stats, seconds=max(seconds, 1e-9))
 
 
 class ReadFuture(Future[int]):
@@ -101,6 +102,8 @@ class ReadFuture(Future[int]):
 
     Not to be made by users; `File.pread` returns it.
     """
+
+    __module__ = "respool.io"
 
     def __init__(self, tally: Tally) -> None:
         super().__init__()

@@ -76,6 +76,9 @@ def open(  # noqa: A001 - the contract's name, to be called as respool.io.open
     return session.open(url, size=size, headers=headers, auth=auth)
 
 
+open.__module__ = "respool.io"
+
+
 def open_with(
     session: Session,
     url: str | os.PathLike[str],

@@ -295,7 +295,7 @@ class Operation(Generic[W, R]):
                 self.future.set_result(value)
         elif isinstance(cause, CancelledError):
             # Future's own: the subclass's cancel asks this operation.
-            Future.cancel(self.future)
+            Future[Any].cancel(self.future)
             self.future.set_running_or_notify_cancel()
         else:
             self.future.set_exception(cause)

@@ -168,10 +168,10 @@ def _allocator(what: str, value: object) -> Allocator:
     raise ValueError(f'{what} must be "auto", "host" or "page", not {value!r}')
 
 
-def _ca_bundle(what: str, value: object) -> str | None:
+def _ca_bundle(what: str, value: Any) -> str | None:  # noqa: ANN401 - whatever was given
     if value is None:
         return None
-    path = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    path: Any = value.__fspath__() if hasattr(value, "__fspath__") else value
     if not isinstance(path, str):
         raise TypeError(f"{what} must be a path, not {value!r}")
     if not path:
@@ -259,6 +259,8 @@ class Config:
     >>> Config(task_size="1MiB").task_size
     1048576
     """
+
+    __module__ = "respool.io"
 
     task_size: int
     concurrency: int

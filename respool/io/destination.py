@@ -1,11 +1,13 @@
 """Destinations of reads: writable memory as plain bytes.
 
-This module owns the checks that a destination gets before any request is made, and the
-view through which it's filled.  Only host memory is taken so far.
+This module owns the checks that a destination gets before any request is made, the view
+through which it's filled, and memory that becomes a bytes object.  Only host memory is
+taken so far.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -62,3 +64,27 @@ def host_view(destination: SupportsBuffer | Buffer) -> memoryview:
             )
     # Unlike memoryview.cast, this takes any item format, and shapes with zeros in them.
     return pickle.PickleBuffer(target).raw()
+
+
+def front(view: memoryview, length: int) -> memoryview:
+    """Return the first bytes of a view, which is given up for it."""
+    if length == view.nbytes:
+        return view
+    front = view[:length]
+    view.release()
+    return front
+
+
+def new_bytes(length: int) -> io.BytesIO:
+    """Return memory that becomes a bytes object without a copy: BytesIO gives its own away."""
+    target = io.BytesIO()
+    if length:
+        target.seek(length - 1)
+        target.write(b"\0")
+    return target
+
+
+def taken(target: io.BytesIO, count: int) -> bytes:
+    """Return the first bytes of what `new_bytes` gave, once nothing has a view of it any more."""
+    target.truncate(count)
+    return target.getvalue()

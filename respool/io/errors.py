@@ -16,9 +16,11 @@ from typing import Any, Self
 from respool.curl.origin import redact
 
 
-def _rebuild(cls: type[RemoteIOError], args: tuple[object, ...], state: dict[str, object]) -> RemoteIOError:
-    """Make an unpickled error without going through the constructor, which may pick another class."""
-    error = cls.__new__(cls)
+def _rebuild(
+    cls: type[RemoteIOError], args: tuple[object, ...], state: dict[str, object], *new: object
+) -> RemoteIOError:
+    """Make an unpickled error without going through the constructor, which would build its text again."""
+    error: RemoteIOError = cls.__new__(cls, *new)
     error.args = args
     for name, value in state.items():
         setattr(error, name, value)
@@ -48,6 +50,8 @@ class RemoteIOError(OSError):
     got : int or None
         How many bytes of that range arrived before the failure.
     """
+
+    __module__ = "respool.io"
 
     #: What ``errno`` is where the system has a number that fits.
     _errno: int | None = errno.EIO
@@ -128,9 +132,19 @@ class HTTPStatusError(RemoteIOError):
         The status code.
     """
 
+    __module__ = "respool.io"
+
     status: int
 
-    def __new__(cls, status: int = 0, *_args: object, **_options: object) -> Self:  # noqa: D102 - see the class
+    def __new__(  # noqa: D102 - see the class
+        cls,
+        status: int,
+        url: str | None = None,  # noqa: ARG004 - those of __init__
+        *,
+        reason: str | None = None,  # noqa: ARG004
+        offset: int | None = None,  # noqa: ARG004
+        size: int | None = None,  # noqa: ARG004
+    ) -> Self:
         chosen: type[Any] = _BY_STATUS.get(status, cls) if cls is HTTPStatusError else cls
         error: Self = super().__new__(chosen)
         return error
@@ -147,12 +161,23 @@ class HTTPStatusError(RemoteIOError):
         self.status = status
         super().__init__(reason or f"HTTP status {_phrase(status)}", url=url, offset=offset, size=size)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, (_, *rest) = super().__reduce__()
+        return rebuild, (HTTPStatusError, *rest, self.status)
+
+
+# Shown and pickled as HTTPStatusError: which of the three it is follows from the status.
+
 
 class _NotFoundError(HTTPStatusError, FileNotFoundError):
+    __module__ = "respool.io"
+    __qualname__ = "HTTPStatusError"
     _errno = errno.ENOENT
 
 
 class _ForbiddenError(HTTPStatusError, PermissionError):
+    __module__ = "respool.io"
+    __qualname__ = "HTTPStatusError"
     _errno = errno.EACCES
 
 
@@ -173,9 +198,13 @@ def _phrase(status: int) -> str:
 class RangeIntegrityError(RemoteIOError):
     """What came isn't what was asked for: another range, length, encoding or framing, or too few bytes."""
 
+    __module__ = "respool.io"
+
 
 class ObjectChangedError(RemoteIOError):
     """The object isn't the one that was opened: its size, ETag or modification date differs."""
+
+    __module__ = "respool.io"
 
     _errno = errno.ESTALE
 
@@ -183,11 +212,15 @@ class ObjectChangedError(RemoteIOError):
 class ReadTimeoutError(RemoteIOError, TimeoutError):
     """The read didn't end in time; waiting for a worker or a pool counts."""
 
+    __module__ = "respool.io"
+
     _errno = errno.ETIMEDOUT
 
 
 class ConnectError(RemoteIOError, ConnectionError):
     """No answer: the name, the connection, TLS or the proxy failed, or the server hung up before its head."""
+
+    __module__ = "respool.io"
 
     _errno = errno.ECONNREFUSED
 
@@ -195,10 +228,14 @@ class ConnectError(RemoteIOError, ConnectionError):
 class RedirectError(RemoteIOError):
     """A redirect that can't or mustn't be followed: too many, to plain http, to another scheme, to nowhere."""
 
+    __module__ = "respool.io"
+
     _errno = errno.ELOOP
 
 
 class CredentialsError(RemoteIOError, PermissionError):
     """Credentials that can't be used or got."""
+
+    __module__ = "respool.io"
 
     _errno = errno.EACCES

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from respool.io._future import abandon
 from respool.io.config import parse_seconds
-from respool.io.destination import host_view
+from respool.io.destination import front, host_view, new_bytes, taken
 from respool.io.errors import ReadTimeoutError
 from respool.io.plan import checked_bytes, clip
 
@@ -69,6 +69,8 @@ class File(ABC):
 
     Thread safety: every method may be called from any thread.
     """
+
+    __module__ = "respool.io"
 
     _session: Session
     _closed: bool = False
@@ -238,7 +240,7 @@ class File(ABC):
         wanted = [(checked_bytes("offset", offset), checked_bytes("size", size)) for offset, size in ranges]
         # With a size given there's always a length.
         clipped = [(offset, clip(offset, size, self.size) or 0) for offset, size in wanted]
-        targets = [_new_bytes(length) for _, length in clipped]
+        targets = [new_bytes(length) for _, length in clipped]
         reads: list[ReadFuture] = []
         try:
             for (offset, length), target in zip(clipped, targets, strict=True):
@@ -249,7 +251,7 @@ class File(ABC):
         except BaseException:
             abandon(reads)
             raise
-        return [_taken(target, count) for target, count in zip(targets, counts, strict=True)]
+        return [taken(target, count) for target, count in zip(targets, counts, strict=True)]
 
     def buffered(self, block: int = 1 << 20) -> io.BufferedReader:
         """Return a buffered reader with a cursor, for code that wants a file object.
@@ -342,7 +344,7 @@ class File(ABC):
             return ReadRequest(
                 offset=offset,
                 length=length,
-                view=_front(view, length),
+                view=front(view, length),
                 deadline=None if limit is None else time.monotonic() + limit,
                 timeout=limit,
                 progress=progress,
@@ -361,10 +363,10 @@ class File(ABC):
         )
 
     def _read_bytes(self, offset: int, length: int) -> bytes:
-        target = _new_bytes(length)
+        target = new_bytes(length)
         with target.getbuffer() as view:
             count = self.read_into(view, offset=offset, size=length)
-        return _taken(target, count)
+        return taken(target, count)
 
     def _read_to_unknown_end(self, offset: int) -> Iterable[bytes]:
         """Read block by block, until an answer tells the size or the end is met."""
@@ -381,26 +383,3 @@ class File(ABC):
 
 def _checked_range(offset: int, size: int | None) -> tuple[int, int | None]:
     return checked_bytes("offset", offset), None if size is None else checked_bytes("size", size)
-
-
-def _front(view: memoryview, length: int) -> memoryview:
-    """Return the first bytes of a view, which is given up for it."""
-    if length == view.nbytes:
-        return view
-    front = view[:length]
-    view.release()
-    return front
-
-
-def _new_bytes(length: int) -> io.BytesIO:
-    """Return memory that becomes a bytes object without a copy: BytesIO gives its own away."""
-    target = io.BytesIO()
-    if length:
-        target.seek(length - 1)
-        target.write(b"\0")
-    return target
-
-
-def _taken(target: io.BytesIO, count: int) -> bytes:
-    target.truncate(count)
-    return target.getvalue()

@@ -144,6 +144,8 @@ class LocalFile(File):
     its own (in ``/proc``, a character device) has the size None and is read to its end.
     """
 
+    __module__ = "respool.io"
+
     def __init__(self, session: Session, path: str, *, version: tuple[int, int] | None = None) -> None:
         self._session = session
         self._path = os.path.abspath(path)  # noqa: PTH100 - a path may be anything that the system takes

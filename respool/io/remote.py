@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from respool.curl.origin import Origin, redact, split
 from respool.io._future import ReadFuture, Tally
@@ -67,7 +67,7 @@ def _checked_headers(headers: Headers | None) -> tuple[tuple[str, str], ...]:
     """Return header fields that may be sent; texts of errors don't show values, which may be secret."""
     if headers is None:
         return ()
-    given: list[Any] = list(headers.items() if isinstance(headers, Mapping) else headers)
+    given: list[Any] = list(cast("Any", headers).items() if isinstance(headers, Mapping) else headers)
     for pair in given:
         match pair:
             case (str() as name, str() as value):
@@ -108,6 +108,8 @@ class RemoteFile(File):
     Pickling keeps the URL, the size and the validator, but no credential and no header of
     the user's; the copy belongs to the default session of the process that unpickles it.
     """
+
+    __module__ = "respool.io"
 
     def __init__(
         self,

@@ -107,6 +107,8 @@ class Session:
     Thread safety: every method may be called from any thread.
     """
 
+    __module__ = "respool.io"
+
     def __init__(self, config: Config | None = None, **settings: Any) -> None:  # noqa: ANN401 - as for Config
         if config is not None and not isinstance(config, Config):
             raise TypeError(f"config must be a Config, not {config!r}")

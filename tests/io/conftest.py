@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from respool.io import Config, Session
-from tests.helpers.range_server import RangeServer, honest, honest_head
+from respool.io import Config, RemoteIOError, Session
+from tests.helpers.range_server import CONTENT, RangeServer, honest, honest_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,3 +88,27 @@ class Guarded:
     def untouched(self) -> bool:
         """Whether nothing was written at all."""
         return self.held == bytes([OLD]) * self.size
+
+
+def refuse(
+    serve: Callable[..., RangeServer],
+    session: Session,
+    lie: Script,
+    *,
+    offset: int = 1000,
+    size: int = 5000,
+    known: bool = True,
+) -> RemoteIOError:
+    """Read through a lie: the error, once it's clear that nothing was written and that honesty is read after it."""
+    server = serve(lie)
+    target = Guarded(size)
+    # With a size given, the first answer of all is the lie: nothing was pinned before.
+    with session.open(server.url, size=None if known else len(CONTENT)) as file:
+        with pytest.raises(RemoteIOError) as caught:
+            file.read_into(target.view, offset=offset, size=size)
+        assert target.untouched
+        assert (caught.value.url, caught.value.offset, caught.value.size) == (server.url, offset, size)
+        server.get = honest
+        assert file.read_into(target.view, offset=offset, size=size) == size
+        assert target.held == CONTENT[offset : offset + size]
+    return caught.value
