@@ -6,16 +6,22 @@ settle is an `Operation`.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from respool.io._operation import Operation
+
+R = TypeVar("R")
+
+#: Seconds between looking up from a wait, for signals.
+_LOOK_UP: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,35 @@ def _with_seconds(stats: ReadStats, seconds: float) -> ReadStats:
     return replace(stats, seconds=max(seconds, 1e-9))
 
 
-class ReadFuture(Future[int]):
+class Awaited(Future[R]):
+    """A future that can be waited for in the main thread without losing a signal.
+
+    One that comes just before the interpreter begins to wait on a lock doesn't end the
+    wait: Ctrl-C would do nothing.  So the main thread never waits for long at once.
+    """
+
+    def result(self, timeout: float | None = None) -> R:
+        """Return the result, or raise the error; as in `concurrent.futures.Future`."""
+        return super().result(self._wait(timeout))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error, or None; as in `concurrent.futures.Future`."""
+        return super().exception(self._wait(timeout))
+
+    def _wait(self, timeout: float | None) -> float | None:
+        """Wait, where this is the main thread; return the time that's left for others to wait."""
+        if threading.current_thread() is not threading.main_thread():
+            return timeout
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.done():
+            left = end - time.monotonic()
+            if left <= 0:
+                return 0
+            wait([self], min(left, _LOOK_UP))
+        return 0
+
+
+class ReadFuture(Awaited[int]):
     """A read under way: a `concurrent.futures.Future` of the number of bytes read, awaitable too.
 
     It's pending until the read is over.  Once it's settled, in whatever way, nothing writes
@@ -107,17 +141,24 @@ class ReadFuture(Future[int]):
 
     def __init__(self, tally: Tally) -> None:
         super().__init__()
-        self.tally = tally
+        self._tally = tally
         self._operation: Operation[Any, Any] | None = None
 
-    def attach(self, operation: Operation[Any, Any]) -> None:
-        """Take on what cancelling is to stop; the session's to call."""
+    def _attach(self, operation: Operation[Any, Any]) -> None:
+        """Take on what cancelling is to stop, until it's over."""
         self._operation = operation
+        # Or else each would keep the other until the collector comes.
+        self.add_done_callback(ReadFuture._detach)
+
+    @staticmethod
+    def _detach(future: Future[int]) -> None:
+        if isinstance(future, ReadFuture):
+            future._operation = None  # noqa: SLF001 - its own
 
     @property
     def stats(self) -> ReadStats:
         """What the read took so far, as a snapshot."""
-        return self.tally.snapshot()
+        return self._tally.snapshot()
 
     def running(self) -> bool:
         """Whether any part of the read is under way."""
@@ -145,6 +186,14 @@ class ReadFuture(Future[int]):
         import asyncio
 
         return asyncio.wrap_future(self).__await__()
+
+
+def wait_all(reads: Sequence[ReadFuture]) -> None:
+    """Wait until all have ended, or one in an error or by cancellation."""
+    while True:
+        state = wait(reads, _LOOK_UP, FIRST_EXCEPTION)
+        if not state.not_done or any(read.cancelled() or read.exception() for read in state.done):
+            return
 
 
 def abandon(reads: Iterable[ReadFuture]) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import io
 import time
 from abc import ABC, abstractmethod
-from concurrent.futures import FIRST_EXCEPTION, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
-from respool.io._future import abandon
+from respool.io._future import abandon, wait_all
 from respool.io.config import parse_seconds
 from respool.io.destination import front, host_view, new_bytes, taken
 from respool.io.errors import ReadTimeoutError
@@ -246,7 +245,7 @@ class File(ABC):
             for (offset, length), target in zip(clipped, targets, strict=True):
                 # One by one, so that an error on the way finds those that have begun.
                 reads.append(self.pread(target.getbuffer(), offset=offset, size=length))
-            wait(reads, return_when=FIRST_EXCEPTION)
+            wait_all(reads)
             counts = [read.result() for read in reads if read.done()]
         except BaseException:
             abandon(reads)

@@ -197,14 +197,14 @@ class LocalFile(File):
         """Read in the calling thread: nothing is to be waited for but the disk."""
         try:
             self._enter(request)
-            tally = _Tracker(self, request)
-            return tally.checked(
+            tracker = _Tracker(self, request)
+            return tracker.checked(
                 _read_fully(
                     self._descriptor.fd,
                     request.view,
                     request.offset,
-                    stopped=tally.raise_if_late,
-                    advance=tally.advance,
+                    stopped=tracker.raise_if_late,
+                    advance=tracker.advance,
                 )
             )
         finally:
@@ -212,12 +212,14 @@ class LocalFile(File):
             self._descriptor.leave(request)
 
     def _begin(self, request: ReadRequest) -> ReadFuture:
-        future = ReadFuture(Tally("local", protocol="file"))
+        tally = Tally("local", protocol="file")
+        future = ReadFuture(tally)
         try:
             self._enter(request)
-            job = _LocalJob(self, request, future)
+            job = _LocalJob(self, request, tally)
         except BaseException:
             request.view.release()
+            self._descriptor.leave(request)
             raise
         self._session._begin(  # noqa: SLF001 - sessions run their files' operations
             job, future, deadline=request.deadline, expired=partial(self._expired, request)
@@ -225,8 +227,9 @@ class LocalFile(File):
         return future
 
     def _nothing(self) -> ReadFuture:
-        future = ReadFuture(Tally("local", protocol="file"))
-        future.tally.stop()
+        tally = Tally("local", protocol="file")
+        tally.stop()
+        future = ReadFuture(tally)
         future.set_result(0)
         return future
 
@@ -273,10 +276,10 @@ class _Tracker:
 class _LocalJob:
     """A read by a worker thread: a single piece."""
 
-    def __init__(self, file: LocalFile, request: ReadRequest, future: ReadFuture) -> None:
+    def __init__(self, file: LocalFile, request: ReadRequest, tally: Tally) -> None:
         self._file = file
         self._request = request
-        self._tally = future.tally
+        self._tally = tally
         self._tracker = _Tracker(file, request)
         self._task: Task | None = Task(request.offset, request.length, 0)
         self._count = 0

@@ -10,12 +10,11 @@ import pickle
 import re
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from respool.curl.origin import Origin, redact, split
-from respool.io._future import ReadFuture, Tally
+from respool.io._future import Awaited, ReadFuture, Tally
 from respool.io._head import NOTHING
 from respool.io._redirect import Address
 from respool.io._remote_jobs import ReadJob, SizeJob
@@ -139,7 +138,7 @@ class RemoteFile(File):
     def _ask_size(self) -> Described:
         timeout = self._session.config.timeout
         deadline = None if timeout is None else time.monotonic() + timeout
-        future: Future[Described] = Future()
+        future: Awaited[Described] = Awaited()
         return self._session._begin(  # noqa: SLF001 - sessions run their files' operations
             SizeJob(self._source, deadline),
             future,
@@ -166,15 +165,17 @@ class RemoteFile(File):
         return self._name
 
     def _begin(self, request: ReadRequest) -> ReadFuture:
-        future = ReadFuture(Tally(self._source.transport.name))
-        self._run(request, future)
+        tally = Tally(self._source.transport.name)
+        future = ReadFuture(tally)
+        self._run(request, future, tally)
         return future
 
     def _finish_now(self, request: ReadRequest) -> int:
-        return self._run(request, ReadFuture(Tally(self._source.transport.name))).wait()
+        tally = Tally(self._source.transport.name)
+        return self._run(request, ReadFuture(tally), tally).wait()
 
-    def _run(self, request: ReadRequest, future: ReadFuture) -> Operation[Exchange, int]:
-        job = ReadJob(self._source, self._pinned, request, future.tally, whole=self._whole)
+    def _run(self, request: ReadRequest, future: ReadFuture, tally: Tally) -> Operation[Exchange, int]:
+        job = ReadJob(self._source, self._pinned, request, tally, whole=self._whole)
         return self._session._begin(  # noqa: SLF001 - sessions run their files' operations
             job, future, deadline=request.deadline, expired=partial(self._expired, request)
         )

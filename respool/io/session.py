@@ -234,7 +234,7 @@ class Session:
         parts = self._parts
         operation = Operation(job, future, window=self.config.concurrency, on_over=parts.live.discard)
         if isinstance(future, ReadFuture):
-            future.attach(operation)
+            future._attach(operation)  # noqa: SLF001 - a future is its session's
         with parts.lock:
             parts.live.add(operation)
         if self._closed:
