@@ -124,6 +124,8 @@ class Accounts:
         self.sleeping.pop(ticket.seq, None)
         row.queue.pop(ticket.seq, None)
         if not row.queue:
+            if row.where is PARKED:
+                row.where = OUT  # nobody is left to look at again, and what comes back now comes the fast way
             row.gate = row.calm_gate
             row.due = row.calm_due
 

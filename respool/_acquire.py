@@ -104,9 +104,12 @@ class Acquiring(Queueing):
         hand.invalid = hand.guard
         hand.guard = None
         if failure is not None:
-            hooks.failed(record.row, record.row.key, "validate", failure)
-            if not isinstance(failure, Exception):
-                raise failure
+            try:
+                hooks.failed(record.row, record.row.key, "validate", failure)
+                if not isinstance(failure, Exception):
+                    raise failure
+            finally:
+                failure = None  # or it would refer to itself by way of this frame
         return False
 
     # -- in line ---------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from respool._slot import (
     CREATING,
     DESTROYING,
     GONE,
+    LEAVING,
     QUEUED,
     READY,
     RESETTING,
@@ -99,15 +100,16 @@ class Lane(Row):
 class Work:
     """What a section under the lock leaves to be done outside it."""
 
-    __slots__ = ("condemned", "events", "rows")
+    __slots__ = ("condemned", "events", "rows", "rubbish")
 
     def __init__(self) -> None:
         self.condemned: list[Guard] = []  # to be destroyed; each guard's record says why
         self.events: list[tuple[Any, ...]] = []  # for `Hooks.tell`
         self.rows: list[Lane] = []  # dropped: to be taken out of the cache of keys
+        self.rubbish: list[object] = []  # whose last reference may be here
 
     def __bool__(self) -> bool:
-        return bool(self.condemned or self.events or self.rows)
+        return bool(self.condemned or self.events or self.rows or self.rubbish)
 
     def take_over(self, other: Work) -> None:
         """Move what `other` has to this one.  Cut short, it leaves an item in both, of which one is dropped."""
@@ -332,12 +334,14 @@ class Engine(ABC):
             accounts.going(subject)
         elif kind is FREED:
             accounts.gone(subject)
+            self._drop_resource_locked(subject, work)
             self._tidy_locked(subject.row, work)
         elif kind is UNMADE:
             accounts.unmade(subject)
             self._tidy_locked(subject.row, work)
         elif kind is DETACHED:
             accounts.taken_out(subject)
+            self._drop_resource_locked(subject, work)
             self._tidy_locked(subject.row, work)
         elif kind is KEPT:
             accounts.stays(subject)
@@ -447,10 +451,14 @@ class Engine(ABC):
             self._condemn_lost_locked(lost, "leaked", work)
         elif phase in {CHECKING, RESETTING, CONDEMNED}:
             self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
+        elif phase is LEAVING:
+            accounts.taken_out(record)
+            self._drop_resource_locked(record, work)
+            self._tidy_locked(record.row, work)
         elif phase is DESTROYING:  # the hook was begun, and cut short
             accounts.going(record)
             accounts.gone(record)
-            self._unregister(record)
+            self._drop_resource_locked(record, work)
             self._tidy_locked(record.row, work)
 
     def _condemn_lost_locked(self, lost: Guard, reason: str, work: Work) -> None:
@@ -459,9 +467,16 @@ class Engine(ABC):
         work.condemned.append(self._rebody(lost))
 
     def _unregister(self, record: Record) -> None:
-        """Let the resource of a record go.  The caller holds its last reference beyond the lock."""
+        """Take the resource of a record out of the register."""
         if self.by_id.get(id(record.resource)) is record:
             del self.by_id[id(record.resource)]
+
+    def _drop_resource_locked(self, record: Record, work: Work) -> None:
+        """Make up for a destroy that was cut short before it let the resource go."""
+        if record.resource is not None:
+            self._unregister(record)
+            work.rubbish.append(record.resource)
+            record.resource = None
 
     # -- waiting ---------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from respool._acquire import Acquiring
 from respool._engine import LOST, MARK, STALE, Lane, Work, trying
 from respool._rows import SHUT
-from respool._slot import CHECKING, LIMBO, READY, RESETTING, silence
+from respool._slot import CHECKING, GONE, LIMBO, READY, RESETTING, silence
 from respool._waiter import BACKSTOP, Closer
 from respool.errors import PoolTimeoutError, safe_repr
 from respool.limits import check_timeout
@@ -42,7 +42,7 @@ class Core(Acquiring):
         ledger = self.accounts.total if lane is None else lane.ledger
         acquired, firsts = ledger.retired, ledger.retired_firsts
         for record in list(self.by_id.values()):
-            if record.phase is not LIMBO and (lane is None or record.row is lane):
+            if record.phase not in {LIMBO, GONE} and (lane is None or record.row is lane):
                 uses = record.uses
                 acquired += uses
                 firsts += uses > 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from respool import _stack
 from respool._engine import DETACHED, FREED, GOING, KEPT, LOST, RETURNED, STALE, Engine, Lane, Work
-from respool._slot import CONDEMNED, DESTROYING, READY, RESETTING, silence
+from respool._slot import CONDEMNED, DESTROYING, LEAVING, READY, RESETTING, silence
 from respool.errors import InvalidReleaseError, LeaseLeakWarning, Quarantine, safe_repr
 
 if TYPE_CHECKING:
@@ -96,8 +96,11 @@ class Releasing(Engine):
 
     def detach(self, guard: Guard, record: Record) -> None:
         """Take a leased resource out of the pool for good.  Its holder has let go of the guard already."""
-        self._unregister(record)
-        self.inbox.append([DETACHED, record])
+        record.phase = LEAVING  # from here on a lost guard means the same as the entry below
+        try:
+            self._unregister(record)
+        finally:
+            self.inbox.append([DETACHED, record])
         silence(guard)
         self.pump()
 
@@ -111,23 +114,27 @@ class Releasing(Engine):
 
     def act(self, work: Work) -> None:
         """Do what a locked section has left, all of it, whatever single hooks do."""
-        while work:
-            interrupt: BaseException | None = None
-            condemned, work.condemned = work.condemned, []
-            for guard in condemned:
-                try:
-                    self._destroy(guard)
-                except BaseException as error:  # noqa: BLE001 - not an Exception: those are reported; the rest goes on first
-                    interrupt = error
-            for lane in work.rows:
-                self.keys.forget(lane)
-            work.rows.clear()
-            self._report(work)
+        interrupt: BaseException | None = None
+        try:
+            while work:
+                some = bool(work.condemned)
+                while work.condemned:
+                    try:
+                        self._destroy(work.condemned[-1])
+                    except BaseException as error:  # noqa: BLE001 - no Exception; raised below, when all is done
+                        interrupt = error
+                    if work.condemned[-1].record.phase is not CONDEMNED:  # else the interrupt came before anything
+                        work.condemned.pop()
+                work.rubbish.clear()
+                while work.rows:
+                    self.keys.forget(work.rows.pop())
+                self._report(work)
+                if some:
+                    self.pump()
             if interrupt is not None:
-                self.pump()
                 raise interrupt
-            if condemned:
-                self.pump()
+        finally:
+            interrupt = None  # an exception that refers to a frame that refers to it would live until the collector comes
 
     def destroy(self, guard: Guard, reason: str) -> None:
         """Destroy a resource that the caller holds, and give its room back."""
@@ -138,40 +145,43 @@ class Releasing(Engine):
         try:
             self._destroy(guard)
         finally:
+            if record.phase is CONDEMNED:  # interrupted before it began
+                self._destroy(guard)
             self.pump()
 
     def _destroy(self, guard: Guard) -> None:
         """Run the destroy hook, and put into the inbox what came of it.  Raises only what is not an Exception."""
         record = guard.record
-        lane = record.row
         hooks = self.hooks
-        record.guard = None
-        record.phase = DESTROYING
         failure: BaseException | None = None
-        if hooks.destroy is not None:
-            hooks.enter(record)
-            try:
-                hooks.destroy(lane.key, record.resource)
-            except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
-                failure = error
-            hooks.leave(record)
-        if isinstance(failure, Quarantine):
-            self.inbox.append([KEPT, record])
+        booked = False
+        try:
+            record.guard = None
+            record.phase = DESTROYING
+            if hooks.destroy is not None:
+                hooks.enter(record)
+                try:
+                    hooks.destroy(record.row.key, record.resource)
+                except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
+                    failure = error
+                hooks.leave(record)
+            if not isinstance(failure, Quarantine):
+                self._unregister(record)
+            self.inbox.append([KEPT if isinstance(failure, Quarantine) else FREED, record])
+            booked = True
             silence(guard)
-        else:
-            self._freed(guard, record)
-        if failure is not None:
-            hooks.failed(lane, lane.key, "destroy", failure)
-        if not isinstance(failure, Quarantine):
-            hooks.tell("destroyed", lane.key, record.reason)
-        if failure is not None and not isinstance(failure, Exception):
-            raise failure
-
-    def _freed(self, guard: Guard, record: Record) -> None:
-        self._unregister(record)
-        self.inbox.append([FREED, record])
-        silence(guard)
-        record.resource = None  # the last reference goes here, outside the lock
+            if not isinstance(failure, Quarantine):
+                record.resource = None  # the last reference goes here, outside the lock
+                hooks.tell("destroyed", record.row.key, record.reason)
+            if failure is not None:
+                hooks.failed(record.row, record.row.key, "destroy", failure)
+                if not isinstance(failure, Exception):
+                    raise failure
+        finally:
+            # An exception that refers to a frame that refers to it would live until the collector comes.
+            failure = None
+            if not booked:  # interrupted: the hook was begun, so the resource counts as gone
+                self.inbox.append([FREED, record])
 
     def _report(self, work: Work) -> None:
         """Tell the observer, and warn of leaks."""

@@ -30,6 +30,7 @@ RESETTING: Final = "resetting"  # given back; the reset hook runs
 CONDEMNED: Final = "condemned"  # to be destroyed by the one who holds the guard
 DESTROYING: Final = "destroying"  # the destroy hook runs
 QUARANTINED: Final = "quarantined"  # can't be freed: keeps its room for good
+LEAVING: Final = "leaving"  # detached: the caller's from now on
 GONE: Final = "gone"  # out of the books
 LIMBO: Final = "limbo"  # made before a fork, in the parent: kept referenced, never used or destroyed here
 
