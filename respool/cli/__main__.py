@@ -10,6 +10,7 @@ Exit codes: 0 done, 1 an error, told in one line on stderr, 2 wrong usage, 130 C
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
@@ -19,18 +20,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from respool._version import __version__
-from respool.cli import bench, demo, get, serve
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import FrameType
 
 _INTERRUPTED = 130
+#: Each is the module of its name.
 _COMMANDS = {
-    "get": (get, "read a file or URL, whole or a range of it"),
-    "demo": (demo, "read a generated file from a server on this machine, and check every byte"),
-    "serve": (serve, "serve a directory's files over HTTP, with ranges"),
-    "bench": (bench, "measure respool side by side with what one would use instead"),
+    "get": "read a file or URL, whole or a range of it",
+    "demo": "read a generated file from a server on this machine, and check every byte",
+    "serve": "serve a directory's files over HTTP, with ranges",
+    "bench": "measure respool side by side with what one would use instead",
 }
 
 
@@ -55,18 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
-    parser = _parser()
     try:
-        arguments = parser.parse_args(argv)
-    except SystemExit as stop:  # argparse has said what it had to say
-        return stop.code if isinstance(stop.code, int) else 2
-    try:
-        with _signals_as_exceptions():
+        with _quiet_log(), _signals_as_exceptions():
+            arguments = _parser().parse_args(argv)
             code: int = arguments.run(arguments)
             # Here, and not at the interpreter's exit: a full disk or closed pipe behind
             # stdout is an error like any other.
             sys.stdout.flush()
+    except SystemExit as stop:  # argparse has said what it had to say
+        return stop.code if isinstance(stop.code, int) else 2
     except KeyboardInterrupt:
+        # CPython notes an interrupt that leaves an exec of text, as dataclasses do while they're
+        # imported, and at the end dies of SIGINT instead of exiting as told.  Another exec,
+        # ending well, takes the note back.
+        exec("")  # noqa: S102
         _say("interrupted")
         return _INTERRUPTED
     except Terminated as stop:
@@ -96,11 +99,30 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="respool", description="Pooled reading of remote and local files.")
     parser.add_argument("--version", action="version", version=f"respool {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, (module, summary) in _COMMANDS.items():
+    for name, summary in _COMMANDS.items():
+        module = importlib.import_module(f"respool.cli.{name}")
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     return parser
+
+
+@contextmanager
+def _quiet_log() -> Generator[None]:
+    """Keep what the pools log off the terminal, unless in development mode (``python -X dev``).
+
+    An interrupt in the middle of a hook is logged with its traceback, which is right for a
+    program that has a log.  Here an error is one line, and the counts are in the report.
+    """
+    import logging
+
+    logger, handler = logging.getLogger("respool"), logging.NullHandler()
+    if not sys.flags.dev_mode:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 @contextmanager
