@@ -190,7 +190,7 @@ class TestShow:
         """Markdown has the same beside it, one title, and tables that bars in names don't break."""
         _show.write([result()], tmp_path / "out.json")
         text = (tmp_path / "out.md").read_text()
-        assert text.startswith("# Some title\n")
+        assert text.startswith("# Some title, CPython ")
         assert text.count("\n# ") == 0
         assert "`respool bench pool`; 3 repeats" in text
         tables = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]

@@ -69,6 +69,8 @@ def plot(results: Sequence[Result], directory: Path) -> None:
         )
         axes.bar_label(bars, labels=[f" {median:.3g}" for median in medians])
         axes.set_xscale("log")
+        axes.set_xlim(right=2 * max(row.ratio.high for row in rows))
+        axes.margins(y=0.02)
         axes.set_xlabel(f"cost in units of {result.unit} (median; bars: min to max), logarithmic")
         axes.set_title(result.title)
         figure.savefig(directory / f"{result.bench}.svg")
@@ -148,8 +150,10 @@ def _spread_as_dict(spread: Spread) -> dict[str, Any]:
 
 def _markdown(result: Result) -> str:
     repeats = len(result.rows[0].ratio.values)
+    machine = describe(result.packages)
     lines = [
-        f"# {result.title}",
+        # With the interpreter's version, as there are pages for several.
+        f"# {result.title}, {machine['python']}",
         "",
         result.what,
         "",
@@ -165,7 +169,7 @@ def _markdown(result: Result) -> str:
         "",
         "## Where",
         "",
-        *_table(("", ""), describe(result.packages).items()),
+        *_table(("", ""), machine.items()),
         "",
     ]
     if result.missing:
