@@ -390,8 +390,11 @@ class Engine(ABC):
 
     def _settle_lost_locked(self, work: Work) -> None:
         gate = self.gate
-        for lost in [guard for guard in gate if guard is not MARK]:
-            # Known references: the deque's, the list's, the loop's.
+        # A copy is made in one step; finalisers may append to the original at any moment.
+        for lost in gate.copy():
+            if lost is MARK:
+                continue
+            # Known references: the two deques' and the loop's.
             if getattr(lost, "record", _VOID).phase is READY and is_referenced_elsewhere([lost], 3):
                 self.suspects.append(lost)
             else:
