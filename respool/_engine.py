@@ -233,6 +233,15 @@ class Engine(ABC):
             if self.again:
                 self.pump()
 
+    def work_under_lock(self, step: Callable[..., Any], *rest: Any) -> Any:  # noqa: ANN401 - as above
+        """Run `step` under the lock, with a `Work` to fill behind its other arguments, and do what it has left."""
+        work = Work()
+        try:
+            return self.under_lock(step, *rest, work)
+        finally:
+            if work:
+                self.act(work)
+
     def pump(self) -> None:
         """Book what is in the inbox and serve who can be served, unless somebody else is at it and will see to it."""
         try:
@@ -244,30 +253,32 @@ class Engine(ABC):
     def _pump(self) -> None:
         me = get_ident()
         work = Work()
-        while True:
-            self.again = True  # note first, then try: the holder looks after letting go
-            # Until `owner` is set no call may come: a signal handler that ran there would wait for its own thread's
-            # lock.  And a try that succeeds can't be lost to an interrupt: a `for` step is one instruction, unlike
-            # a call and a store.
-            for taken in self.try_lock:
-                break
-            if not taken:
-                break
-            self.owner = me
-            try:
-                while self.again:
-                    self.again = False
-                    self.settle_locked(work)
-            except BaseException:
-                self.again = True
-                raise
-            finally:
-                self.owner = 0
-                self.lock.release()
-            if not self.again:
-                break
-        if work:
-            self.act(work)  # last: it may take long
+        try:
+            while True:
+                self.again = True  # note first, then try: the holder looks after letting go
+                # Until `owner` is set no call may come: a signal handler that ran there would wait for its own
+                # thread's lock.  And a try that succeeds can't be lost to an interrupt: a `for` step is one
+                # instruction, unlike a call and a store.
+                for taken in self.try_lock:
+                    break
+                if not taken:
+                    break
+                self.owner = me
+                try:
+                    while self.again:
+                        self.again = False
+                        self.settle_locked(work)
+                except BaseException:
+                    self.again = True
+                    raise
+                finally:
+                    self.owner = 0
+                    self.lock.release()
+                if not self.again:
+                    break
+        finally:
+            if work:
+                self.act(work)  # last: it may take long
 
     @abstractmethod
     def act(self, work: Work) -> None:

@@ -87,9 +87,7 @@ class Core(Acquiring):
 
     def clear(self, lane: Lane | None) -> int:
         """Destroy what is idle now, and what is leased or being created once it's given back."""
-        work = Work()
-        count: int = self.under_lock(self._clear_locked, lane, work)
-        self.act(work)
+        count: int = self.work_under_lock(self._clear_locked, lane)
         return count
 
     def _clear_locked(self, lane: Lane | None, work: Work) -> int:
@@ -119,25 +117,18 @@ class Core(Acquiring):
         """Close the pool and wait until all that is out has come back."""
         seconds = check_timeout(timeout)
         deadline = None if seconds is None else monotonic() + seconds
-        work = Work()
         closer = Closer()
-        self.under_lock(self._close_locked, work)
-        self.act(work)
+        self.work_under_lock(self._close_locked)
         if self.hooks.inside():
             return  # the hook's own resource can't come back as long as this call lasts
-        while not self.under_lock(self._await_empty_locked, closer, work):
-            self.act(work)
-            left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
-            if left <= 0:
-                self.under_lock(self._stop_closer_locked, closer)
-                raise self._still_out(seconds)
-            try:
+        try:
+            while not self.work_under_lock(self._await_empty_locked, closer):
+                left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
+                if left <= 0:
+                    raise self._still_out(seconds)
                 closer.listen(self.gate, left)
-            except BaseException:
-                self.under_lock(self._stop_closer_locked, closer)
-                raise
-        self.under_lock(self._stop_closer_locked, closer)
-        self.act(work)
+        finally:
+            self.under_lock(self._stop_closer_locked, closer)
 
     def _close_locked(self, work: Work) -> None:
         self.closed = True

@@ -114,6 +114,13 @@ class Releasing(Engine):
 
     def act(self, work: Work) -> None:
         """Do what a locked section has left, all of it, whatever single hooks do."""
+        try:
+            self._act(work)
+        except BaseException:
+            self._act(work)  # an interrupt between two steps: finish first, then let it out
+            raise
+
+    def _act(self, work: Work) -> None:
         interrupt: BaseException | None = None
         try:
             while work:
