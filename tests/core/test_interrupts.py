@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from respool import InvalidReleaseError, PoolClosedError, PoolLimits, PoolTimeoutError, ResourcePool
+from respool import (
+    InvalidReleaseError,
+    PoolClosedError,
+    PoolLimits,
+    PoolObserver,
+    PoolTimeoutError,
+    ResourcePool,
+)
 from tests.helpers.checkpoints import Interrupt, every_checkpoint
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.recorder import Recorder
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from tests.helpers.resources import MakePool, Thing
 
 ROOMS = 2
+SILENT = PoolObserver()
 
 
 def interrupt(*args: object) -> NoReturn:
@@ -41,6 +49,12 @@ def bear() -> Iterator[None]:
     """Let what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
     with weather():
         yield
+
+
+def new_pool(factory: Factory, observer: PoolObserver = SILENT, **options: Any) -> ResourcePool[Any, Thing]:
+    """Make a pool with a silent observer: the logging module itself is not proof against interrupts."""
+    limits = PoolLimits(max_size=ROOMS)
+    return ResourcePool(factory.create, factory.destroy, limits=limits, observer=observer, **options)
 
 
 def assert_whole(pool: ResourcePool[Any, Thing], factory: Factory, lost: int = 1) -> None:
@@ -67,6 +81,12 @@ def give_back(pool: ResourcePool[Any, Thing], hand: list[Any]) -> None:
         with contextlib.suppress(InvalidReleaseError):
             pool.release(held)
     hand.clear()
+
+
+def close_at_once(pool: ResourcePool[Any, Thing], *args: object) -> None:
+    """Close without waiting for what is out."""
+    with contextlib.suppress(PoolTimeoutError):
+        pool.close(timeout=0)
 
 
 def use_lease(pool: ResourcePool[Any, Thing], hand: list[Any]) -> None:
@@ -133,7 +153,7 @@ def use_leak(pool: ResourcePool[Any, Thing], hand: list[Any]) -> None:
     pool.lease("A", timeout=5).release()
 
 
-def use_close(pool: ResourcePool[Any, Thing], hand: list[Any]) -> None:
+def use_stats(pool: ResourcePool[Any, Thing], hand: list[Any]) -> None:
     """Look around."""
     pool.stats()
     pool.stats("A")
@@ -151,10 +171,11 @@ USES = [
     use_clear,
     use_refused,
     use_leak,
-    use_close,
+    use_stats,
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hooked", [False, True], ids=["bare", "hooked"])
 @pytest.mark.parametrize("use", USES)
 def test_an_interrupt_at_every_place(use: Callable[..., None], hooked: bool) -> None:  # noqa: FBT001
@@ -162,7 +183,7 @@ def test_an_interrupt_at_every_place(use: Callable[..., None], hooked: bool) -> 
     for visit in every_checkpoint():
         factory = Factory()
         options = {"validate": factory.validate, "reset": factory.reset} if hooked else {}
-        pool = ResourcePool(factory.create, factory.destroy, limits=PoolLimits(max_size=ROOMS), **options)
+        pool = new_pool(factory, **options)
         for lease in [pool.lease("A"), pool.lease("A")]:
             lease.release()
         hand: list[Any] = []
@@ -176,19 +197,18 @@ def test_an_interrupt_at_every_place(use: Callable[..., None], hooked: bool) -> 
             assert_whole(pool, factory, lost=1 + pool.stats().detached)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", ["served", "timeout", "closed"])
 def test_an_interrupt_at_every_place_of_a_wait(outcome: str) -> None:
     """P79, G3: a caller interrupted while it queues, waits, or is just served leaves no trace in the queue."""
     for visit in every_checkpoint():
         factory, recorder = Factory(), Recorder()
-        pool = ResourcePool(
-            factory.create, factory.destroy, limits=PoolLimits(max_size=ROOMS), observer=recorder
-        )
+        pool = new_pool(factory, observer=recorder)
         held = [pool.lease("A"), pool.lease("A")]
         if outcome == "served":
             recorder.on["queued"] = lambda *args, held=held: held[0].release()
         elif outcome == "closed":
-            recorder.on["queued"] = lambda p, *args: contextlib.suppress(PoolTimeoutError)(p.close)(timeout=0)
+            recorder.on["queued"] = close_at_once
 
         def use(pool: ResourcePool[Any, Thing] = pool) -> None:
             with contextlib.suppress(PoolTimeoutError, PoolClosedError):
@@ -210,12 +230,13 @@ def test_an_interrupt_at_every_place_of_a_wait(outcome: str) -> None:
                 assert_whole(pool, factory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["release", "discard", "detach", "fast release", "fast discard", "leak"])
 def test_an_interrupt_at_every_place_of_a_hand_over(end: str) -> None:
     """G3: whoever gives back is interrupted: the waiter behind is served although nobody calls the pool again."""
     for visit in every_checkpoint():
         factory = Factory()
-        pool = ResourcePool(factory.create, factory.destroy, limits=PoolLimits(max_size=ROOMS))
+        pool = new_pool(factory)
         other = pool.lease("A")
         hand: list[Any] = [pool.acquire("A") if "fast" in end else pool.lease("A")]
 

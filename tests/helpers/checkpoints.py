@@ -14,6 +14,7 @@ raised by a trace function does is left out: the visit would be no true picture 
 from __future__ import annotations
 
 import dis
+import gc
 import itertools
 import sys
 from functools import cache
@@ -86,13 +87,16 @@ class Visit:
     def run(self, operation: Callable[[], R], action: Callable[[], object]) -> R:
         """Run the operation in this thread, with the action at the place; what it returns."""
         self._action = action
-        earlier = sys.gettrace()
+        earlier, collects = sys.gettrace(), gc.isenabled()
+        gc.disable()  # what the collector happens to run has no place in the order of places
         sys._getframe().f_trace_opcodes = True  # 3.12 looks here whether anybody wants opcodes
         sys.settrace(self._enter)
         try:
             return operation()
         finally:
             sys.settrace(earlier)
+            if collects:
+                gc.enable()
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
         """Trace the entry of any Python function."""
