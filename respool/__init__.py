@@ -1,12 +1,14 @@
 """respool: one resource pool with limits, fairness and exact counters.
 
-This module gives the names of the core and nothing else.  `respool.buffers`, `respool.curl` and `respool.io` stand on it.
+This module gives the names of the core and nothing else.  `respool.buffers`, `respool.curl` and `respool.io`
+stand on it.
 """
 
 from __future__ import annotations
 
 from respool._keys import ALL
 from respool._version import __version__
+from respool.bound import BoundPool
 from respool.errors import (
     InvalidReleaseError,
     LeaseLeakWarning,
@@ -22,7 +24,7 @@ from respool.errors import (
 from respool.lease import Lease
 from respool.limits import PoolLimits
 from respool.observers import LoggingObserver, PoolObserver
-from respool.pool import BoundPool, ResourcePool
+from respool.pool import ResourcePool
 from respool.stats import PoolStats
 
 __all__ = [

@@ -1,18 +1,23 @@
 """Rooms, limits and the queue: who may create, who waits, whom to evict, who is next.
 
-Pure: no lock, no clock, no hook, no thread.  The engine calls everything here under the pool's lock; a model test checks it against naive lists.
+Pure: no lock, no clock, no hook, no thread.  The engine calls everything here under the pool's lock; a model
+test checks it against naive lists.
 
-A *room* is one unit of ``max_size`` and of a key's cap, with a cost.  A resource occupies a room from the moment its creation is granted until its
-destroy hook has returned.  The accounts know rooms and tickets, not hits: a hit moves a resource between its row's ``idle`` and its holder and changes
-no room.  That is why hits need no lock.
+A *room* is one unit of ``max_size`` and of a key's cap, with a cost.  A resource occupies a room from the
+moment its creation is granted until its destroy hook has returned.  The accounts know rooms and tickets, not
+hits: a hit moves a resource between its row's ``idle`` and its holder and changes no room.  That is why hits
+need no lock.
 
 How this module stays right when it's interrupted
 -------------------------------------------------
-A signal handler or ``PyThreadState_SetAsyncExc`` can raise at any call, loop or function entry, also in here.  Hence:
+A signal handler or ``PyThreadState_SetAsyncExc`` can raise at any call, loop or function entry, also in
+here.  Hence:
 
-- Each transition computes first and then commits in a straight line of plain attribute assignments, between which CPython cannot be interrupted.
-- What orders the work (`_ready`, `_lru`) holds *lower bounds* that are repaired when they come to the top.  A step that was cut short leaves an
-  entry too many or too low, never one too few; calling `match` again finishes the work.
+- Each transition computes first and then commits in a straight line of plain attribute assignments, between
+  which CPython cannot be interrupted.
+- What orders the work (`_ready`, `_lru`) holds *lower bounds* that are repaired when they come to the top.
+  A step that was cut short leaves an entry too many or too low, never one too few; calling `match` again
+  finishes the work.
 """
 
 from __future__ import annotations
@@ -67,7 +72,8 @@ class Accounts:
         self.destroying = self.destroying_cost = 0  # on their way out
         self.rows = 0  # rows in use, to judge the size of `_lru` by
         self.arrivals = 0  # tickets so far
-        # The oldest who may be served waits for the total or the cost: nobody behind may pass, nor a newcomer.
+        # The oldest who may be served waits for the total or the cost: nobody behind may pass, nor a
+        # newcomer.
         self.blocked = False
         self.sleeping: OrderedDict[int, Ticket] = OrderedDict()  # whose owners sleep, by sequence number
         self._ready: list[tuple[int, Row]] = []  # heap of (lower bound of the head's seq, row)
@@ -135,10 +141,11 @@ class Accounts:
         """Tell whether a room of this cost could be had if the pool were empty."""
         return self.max_cost is None or cost <= self.max_cost
 
-    # Each of these is told twice without harm, and its body is one straight line: an interrupt comes before all of it or after.
+    # Each of these is told twice without harm, and its body is one straight line: an interrupt comes before
+    # all of it or after.
 
     def made(self, record: Record) -> None:
-        """The creation in the room of `record` succeeded."""
+        """Book that the creation in the room of `record` succeeded."""
         if record.phase is CREATING:
             row = record.row
             record.phase = READY
@@ -148,7 +155,7 @@ class Accounts:
             row.ledger.created += 1
 
     def unmade(self, record: Record) -> None:
-        """The creation in the room of `record` failed: the room is free again."""
+        """Book that the creation for `record` failed: its room is free again."""
         row = record.row
         if record.phase is CREATING:
             record.phase = GONE
@@ -161,7 +168,7 @@ class Accounts:
         self.stir(row)
 
     def going(self, record: Record) -> None:
-        """`record` is being destroyed: what it occupies is on its way out, and counts until `gone`."""
+        """Book that `record` is being destroyed: its room is on its way out, and counts until `gone`."""
         if not record.booked:
             record.booked = True
             self.destroying += 1
@@ -169,7 +176,7 @@ class Accounts:
             record.row.destroying += 1
 
     def condemn(self, record: Record, reason: str) -> None:
-        """`record` must be destroyed, by the one who holds its guard."""
+        """Book that `record` must be destroyed, by the one who holds its guard."""
         if record.phase is not CONDEMNED:
             record.phase = CONDEMNED
             record.reason = reason
@@ -179,7 +186,7 @@ class Accounts:
             record.row.destroying += 1
 
     def leak(self, record: Record) -> None:
-        """The lease on `record` was dropped: condemn it and count the leak."""
+        """Condemn `record`, whose lease was dropped, and count the leak."""
         if record.phase is not CONDEMNED:
             row = record.row
             record.phase = CONDEMNED
@@ -192,7 +199,7 @@ class Accounts:
             row.ledger.leaked += 1
 
     def stays(self, record: Record) -> None:
-        """`record` can't be freed: it keeps its room for good."""
+        """Book that `record` can't be freed: it keeps its room for good."""
         if record.booked and record.phase is not QUARANTINED:
             record.phase = QUARANTINED
             self.destroying -= 1
@@ -202,7 +209,7 @@ class Accounts:
             record.row.quarantined += 1
 
     def gone(self, record: Record) -> None:
-        """`record` has been destroyed: its room is free."""
+        """Book that `record` has been destroyed: its room is free."""
         row, reason, uses = record.row, record.reason, record.uses
         total, ledger = self.total, row.ledger
         if reason not in ledger.destroyed_for:
@@ -229,7 +236,7 @@ class Accounts:
         self.stir(row)
 
     def taken_out(self, record: Record) -> None:
-        """The leased `record` has left the pool for good: its room is free."""
+        """Book that the leased `record` has left the pool for good: its room is free."""
         row, uses = record.row, record.uses
         total, ledger = self.total, row.ledger
         if record.phase is not GONE:

@@ -1,21 +1,21 @@
 """The acting side, part three: getting a resource, an idle one that is valid or a new one.
 
-What an acquire is given it holds in a `Hand`, as guards.  If an interrupt ends it at any point, the finalisers of the guards give everything back; the
-`except` clauses here are for prompt and well-named endings.  No guard is in a local variable while the user's code runs: whoever keeps an exception
-keeps the frames below it, and what their variables refer to.
+What an acquire is given it holds in a `Hand`, as guards.  If an interrupt ends it at any point, the
+finalisers of the guards give everything back; the `except` clauses here are for prompt and well-named
+endings.  No guard is in a local variable while the user's code runs: whoever keeps an exception keeps the
+frames below it, and what their variables refer to.
 """
 
 from __future__ import annotations
 
 from _thread import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from respool import _stack
-from respool._engine import GOING, RETURNED, STALE, UNMADE, UNUSED, Lane
 from respool._line import Queueing
 from respool._slot import CHECKING, CONDEMNED, CREATING, GONE, READY, Record, silence
 from respool._waiter import Hand, Waiter
+from respool._work import GOING, RETURNED, STALE, UNMADE, UNUSED, Lane
 from respool.errors import LeaseLostError, PoolError, safe_repr
 from respool.limits import check_cost, check_timeout
 

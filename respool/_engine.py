@@ -2,44 +2,44 @@
 
 Decide under the lock, act outside it
 -------------------------------------
-Every section under the lock fills a `Work` with what has to be done afterwards: resources to destroy, rows to forget, observers to tell.  No hook, no
-observer, no key's ``__hash__`` or ``__eq__`` and no last reference to a resource is ever run or dropped under the lock.
+Every section under the lock fills a `Work` with what has to be done afterwards: resources to destroy, rows
+to forget, observers to tell.  No hook, no observer, no key's ``__hash__`` or ``__eq__`` and no last
+reference to a resource is ever run or dropped under the lock.
 
-Whoever has news puts it into the inbox (or, for a lost guard, its finaliser does) and calls `pump`, which *tries* the lock.  If somebody else has it, they
-look at `again` after letting go.  So a release never waits, and one that interrupts this very section on its own thread (a signal handler, a finaliser run by
-the collector) is done when the section ends.
+Whoever has news puts it into the inbox (or, for a lost guard, its finaliser does) and calls `pump`, which
+*tries* the lock.  If somebody else has it, they look at `again` after letting go.  So a release never waits,
+and one that interrupts this very section on its own thread (a signal handler, a finaliser run by the
+collector) is done when the section ends.
 """
 
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from _thread import allocate_lock, get_ident
+from abc import ABC, abstractmethod
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from respool._accounting import Accounts
 from respool._hooks import ERROR
 from respool._keys import KeyTable
-from respool._rows import SERVED, SHUT, WAITING, Row
-from respool._slot import (
-    CHECKING,
-    CONDEMNED,
-    CREATING,
-    DESTROYING,
-    GONE,
-    LEAVING,
-    QUEUED,
-    READY,
-    RESETTING,
-    Bell,
-    Guard,
-    Record,
-    guard_class,
-    is_referenced_elsewhere,
-)
+from respool._rows import SERVED, WAITING
+from respool._slot import Bell, Guard, Record, guard_class
 from respool._waiter import Closer, Sleeper, Waiter
+from respool._work import (
+    CANCELLED,
+    DETACHED,
+    FREED,
+    GOING,
+    KEPT,
+    MARK,
+    RETURNED,
+    UNMADE,
+    WAITED,
+    Lane,
+    Work,
+)
 from respool.errors import PoolReentrancyError
 
 if TYPE_CHECKING:
@@ -48,87 +48,16 @@ if TYPE_CHECKING:
     from respool._hooks import Hooks
     from respool.limits import PoolLimits
 
-__all__ = ["STALE", "Engine", "Lane", "Work"]
-
-# Kinds of inbox entries: what has happened to the subject.
-RETURNED: Final = "a guard comes back"
-GOING: Final = "a record is being destroyed by its caller"
-FREED: Final = "a record has been destroyed"
-KEPT: Final = "a record can't be freed"
-UNMADE: Final = "the creation for a record failed"
-DETACHED: Final = "a record has left the pool"
-WAITED: Final = "(row, seconds) somebody waited"
-CANCELLED: Final = "a row's waiter was interrupted"
-UNUSED: Final = "a row may have become useless"
-
-# The mark in an engine's `gate`.
-MARK: Final = None
-
-
-class _Away:
-    """Stands in for a row as a record's lane: whatever is given back there goes the slow way."""
-
-    __slots__ = ("due", "meaning")
-
-    def __init__(self, meaning: str) -> None:
-        self.due = SHUT
-        self.meaning = meaning
-
-
-STALE: Final = _Away("from before clear(): destroyed when it's given back")
-LOST: Final = _Away("from before a fork: nothing is done with it here")
-
-_VOID: Final = Record(None)  # type: ignore[arg-type]  # the record of guards that stand for nothing any more
-_VOID.phase = GONE
-
-
-class Lane(Row):
-    """A row with what the acting side needs of it."""
-
-    __slots__ = ("digest", "engine", "generation", "key")
-
-    def __init__(self, engine: Engine, key: object, digest: int, cap: int | None) -> None:
-        gate = SHUT if engine.slow_acquire else engine.gate
-        due = SHUT if engine.slow_release else engine.gate
-        super().__init__(next(engine.numbers), cap, engine.accounts.use, gate, due)
-        self.engine = engine
-        self.key = key
-        self.digest = digest
-        self.generation = 0  # raised by clear(): what is being created meanwhile is of the old one
-
-
-class Work:
-    """What a section under the lock leaves to be done outside it."""
-
-    __slots__ = ("condemned", "events", "rows", "rubbish")
-
-    def __init__(self) -> None:
-        self.condemned: list[Guard] = []  # to be destroyed; each guard's record says why
-        self.events: list[tuple[Any, ...]] = []  # for `Hooks.tell`
-        self.rows: list[Lane] = []  # dropped: to be taken out of the cache of keys
-        self.rubbish: list[object] = []  # whose last reference may be here
-
-    def __bool__(self) -> bool:
-        return bool(self.condemned or self.events or self.rows or self.rubbish)
-
-    def take_over(self, other: Work) -> None:
-        """Move what `other` has to this one.  Cut short, it leaves an item in both, of which one is dropped."""
-        for mine, its in (
-            (self.condemned, other.condemned),
-            (self.events, other.events),
-            (self.rows, other.rows),
-        ):
-            if its:
-                mine += its  # type: ignore[operator]  # lists of one type each
-                its.clear()
+__all__ = ["Engine"]
 
 
 class Engine(ABC):
     """The locked part of a pool.
 
-    Lock contract: `lock` guards `accounts`, `closed`, `closers`, `listener`, `leftover`, `suspects` and the truth in `keys`.  Nothing slow and no code of the
-    user runs under it (save what the collector or a signal runs there), and no other lock is taken inside.  `owner` is the thread that has it.  All other fields
-    are set once, or are deques and dicts whose single operations are atomic.
+    Lock contract: `lock` guards `accounts`, `closed`, `closers`, `listener`, `leftover`, `suspects` and the
+    truth in `keys`.  Nothing slow and no code of the user runs under it (save what the collector or a signal
+    runs there), and no other lock is taken inside.  `owner` is the thread that has it.  All other fields are
+    set once, or are deques and dicts whose single operations are atomic.
     """
 
     __slots__ = (
@@ -182,7 +111,8 @@ class Engine(ABC):
         # Whether each acquire, or each release, has something to do that the fast way doesn't.
         self.slow_acquire = hooks.validate is not None or track or limits.max_idle is not None
         self.slow_release = hooks.reset is not None or limits.max_idle is not None
-        # Non-empty: acquires and releases go the slow way.  MARK is in it while the pool is closed or somebody waits for the total;
+        # Non-empty: acquires and releases go the slow way.  MARK is in it while the pool is closed or
+        # somebody waits for the total;
         # else it holds the notes of lost guards, appended by their finalisers.
         self.gate: deque[Guard | None] = deque()
         self.bell = Bell(self.gate.append)
@@ -256,10 +186,11 @@ class Engine(ABC):
         try:
             while True:
                 self.again = True  # note first, then try: the holder looks after letting go
-                # Until `owner` is set no call may come: a signal handler that ran there would wait for its own
+                # Until `owner` is set no call may come: a signal handler that ran there would wait for its
+                # own
                 # thread's lock.  And a try that succeeds can't be lost to an interrupt: a `for` step is one
                 # instruction, unlike a call and a store.
-                for taken in self.try_lock:
+                for taken in self.try_lock:  # noqa: B007 - used below
                     break
                 if not taken:
                     break
@@ -281,16 +212,22 @@ class Engine(ABC):
                 self.act(work)  # last: it may take long
 
     @abstractmethod
+    def settle_lost_locked(self, work: Work) -> None:
+        """Give back what the guards that were lost stood for."""
+
+    @abstractmethod
     def act(self, work: Work) -> None:
         """Do what a locked section has left, all of it, whatever single hooks do."""
 
-    def settle_locked(self, work: Work, *, may_destroy: bool = True) -> None:
+    def settle_locked(  # noqa: C901, PLR0912 - one list of steps, whose order matters
+        self, work: Work, *, may_destroy: bool = True
+    ) -> None:
         """Book the news, serve who can be served, and say who goes the slow way from now on."""
         listener = self.listener
         if listener is not None and listener.bell.qsize():
             listener.hand_over(self.gate)  # it may have been interrupted, and be beyond hearing
         if self.suspects or self.has_notes():
-            self._settle_lost_locked(work)
+            self.settle_lost_locked(work)
         inbox = self.inbox
         while inbox:
             entry = inbox[0]
@@ -326,7 +263,9 @@ class Engine(ABC):
         if MARK not in self.gate:
             self.gate.appendleft(MARK)
 
-    def _book_locked(self, entry: list[Any], work: Work) -> None:
+    def _book_locked(  # noqa: C901, PLR0912 - a table: what each kind means
+        self, entry: list[Any], work: Work
+    ) -> None:
         """Book one entry.  Told twice, after an interrupt, it does no harm."""
         kind, subject = entry
         accounts = self.accounts
@@ -345,15 +284,15 @@ class Engine(ABC):
             accounts.going(subject)
         elif kind is FREED:
             accounts.gone(subject)
-            self._drop_resource_locked(subject, work)
-            self._tidy_locked(subject.row, work)
+            self.drop_resource_locked(subject, work)
+            self.tidy_locked(subject.row, work)
         elif kind is UNMADE:
             accounts.unmade(subject)
-            self._tidy_locked(subject.row, work)
+            self.tidy_locked(subject.row, work)
         elif kind is DETACHED:
             accounts.taken_out(subject)
-            self._drop_resource_locked(subject, work)
-            self._tidy_locked(subject.row, work)
+            self.drop_resource_locked(subject, work)
+            self.tidy_locked(subject.row, work)
         elif kind is KEPT:
             accounts.stays(subject)
         elif kind is ERROR:
@@ -376,9 +315,9 @@ class Engine(ABC):
             total.cancelled += 1
             ledger.cancelled += 1
         else:
-            self._tidy_locked(subject, work)
+            self.tidy_locked(subject, work)
 
-    def _tidy_locked(self, lane: Lane, work: Work) -> None:
+    def tidy_locked(self, lane: Lane, work: Work) -> None:
         """Drop a row that has no room and no waiter: a key used once leaves nothing behind."""
         if not lane.dead and not lane.size and not lane.queue:
             self.keys.drop_locked(lane)
@@ -397,98 +336,15 @@ class Engine(ABC):
                 self.accounts.condemn(guard.record, "surplus")
                 work.condemned.append(guard)
 
-    # -- guards that were lost -------------------------------------------------------------------------
-
-    def _settle_lost_locked(self, work: Work) -> None:
-        gate = self.gate
-        # A copy is made in one step; finalisers may append to the original at any moment.
-        for lost in gate.copy():
-            if lost is MARK:
-                continue
-            # Known references: the two deques' and the loop's.
-            if getattr(lost, "record", _VOID).phase is READY and is_referenced_elsewhere([lost], 3):
-                self.suspects.append(lost)
-            else:
-                self._settle_one_locked(lost, work)
-            gate.remove(lost)
-        for suspect in self.suspects.copy():
-            if not is_referenced_elsewhere([suspect], 3):
-                self._settle_one_locked(suspect, work)
-                self.suspects.remove(suspect)
-            elif self._came_back_locked(suspect):
-                self.suspects.remove(suspect)
-
-    def _came_back_locked(self, suspect: Guard) -> bool:
-        """See whether another finaliser of the same cycle has released the lease properly: then there's no leak."""
-        record = suspect.record
-        if record.phase is not READY:
-            return True
-        try:
-            record.row.idle.remove(suspect)
-        except ValueError:
-            return False  # its lease isn't cleared yet, or somebody has it in hand already
-        # A finaliser runs once for an object.  The resource needs a new body, or its next leak would be silent.
-        guard = self._rebody(suspect)
-        record.row.idle.append(guard)
-        return True
-
-    def _rebody(self, lost: Guard) -> Guard:
-        guard = self.guards()
-        # In one straight line: at any moment exactly one of the two stands for the record.
-        guard.record = lost.record
-        lost.record = _VOID
-        return guard
-
-    def _settle_one_locked(self, lost: Guard, work: Work) -> None:
-        """Give back what a lost guard stood for."""
-        record: Record = getattr(lost, "record", _VOID)
-        phase = record.phase
-        accounts = self.accounts
-        if phase is QUEUED:
-            ticket = record.holder
-            if ticket is not None:
-                self.withdraw_locked(ticket)
-            record.phase = GONE
-            self._tidy_locked(record.row, work)
-        elif phase is CREATING:
-            if record.resource is None:
-                accounts.unmade(record)
-                self._tidy_locked(record.row, work)
-            else:  # made, but nobody was told
-                accounts.made(record)
-                self._condemn_lost_locked(lost, "discarded", work)
-        elif phase is READY:
-            lane = record.row
-            frames = record.holder if self.track else None
-            accounts.leak(record)
-            work.events.append(("leaked", lane.key, frames))
-            self._condemn_lost_locked(lost, "leaked", work)
-        elif phase in {CHECKING, RESETTING, CONDEMNED}:
-            self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
-        elif phase is LEAVING:
-            accounts.taken_out(record)
-            self._drop_resource_locked(record, work)
-            self._tidy_locked(record.row, work)
-        elif phase is DESTROYING:  # the hook was begun, and cut short
-            accounts.going(record)
-            accounts.gone(record)
-            self._drop_resource_locked(record, work)
-            self._tidy_locked(record.row, work)
-
-    def _condemn_lost_locked(self, lost: Guard, reason: str, work: Work) -> None:
-        self.accounts.condemn(lost.record, reason)
-        self.accounts.going(lost.record)
-        work.condemned.append(self._rebody(lost))
-
-    def _unregister(self, record: Record) -> None:
+    def unregister(self, record: Record) -> None:
         """Take the resource of a record out of the register."""
         if self.by_id.get(id(record.resource)) is record:
             del self.by_id[id(record.resource)]
 
-    def _drop_resource_locked(self, record: Record, work: Work) -> None:
+    def drop_resource_locked(self, record: Record, work: Work) -> None:
         """Make up for a destroy that was cut short before it let the resource go."""
         if record.resource is not None:
-            self._unregister(record)
+            self.unregister(record)
             work.rubbish.append(record.resource)
             record.resource = None
 
@@ -543,4 +399,4 @@ class Engine(ABC):
 
 
 def trying(lock: Any) -> Any:  # noqa: ANN401 - _thread.lock has no public name in 3.11
-    return iter(partial(lock.acquire, False), MARK)
+    return iter(partial(lock.acquire, False), MARK)  # noqa: FBT003 - it's `blocking`

@@ -1,8 +1,9 @@
 """The user's code that a pool calls: hooks and observer.  Always outside the pool's lock.
 
-While a hook runs on a resource, the thread that runs it carries a mark: the resource's record.  With the marks the pool can tell a wait that would never
-end, because everything that could come back is in the hands of hooks that wait themselves.  A mark counts only as long as its record is in the phase of a
-hook.  So one that an interrupt left behind is void as soon as the record has been settled.
+While a hook runs on a resource, the thread that runs it carries a mark: the resource's record.  With the
+marks the pool can tell a wait that would never end, because everything that could come back is in the hands
+of hooks that wait themselves.  A mark counts only as long as its record is in the phase of a hook.  So one
+that an interrupt left behind is void as soon as the record has been settled.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class Hooks:
 
 def _log_observer(pool: ResourcePool[Any, Any], event: str, error: Exception) -> None:
     try:
-        import logging  # noqa: PLC0415 - importing respool must not import logging
+        import logging
 
         logging.getLogger("respool").warning(
             "pool %s: its observer failed in %s", pool.name, event, exc_info=error

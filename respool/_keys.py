@@ -1,10 +1,13 @@
 """From a key to its row: one row a key at any time, and no row kept for a key that has no resource and no waiter.
 
-A key's ``__hash__`` and ``__eq__`` are the user's code: they may be slow, block or raise, so they never run under the pool's lock.  Hence two tables:
+A key's ``__hash__`` and ``__eq__`` are the user's code: they may be slow, block or raise, so they never run
+under the pool's lock.  Hence two tables:
 
-- `rows` finds a row by its key, without the lock.  It's a cache: what it holds may be dead, what it lacks may exist.
-- `_chains` holds every living row by its key's hash, an int.  It's the truth, guarded by the lock, and needs no user code: keys of one hash are
-  compared outside the lock, and a row is added only if its chain is still the one that was compared.
+- `rows` finds a row by its key, without the lock.  It's a cache: what it holds may be dead, what it lacks
+  may exist.
+- `_chains` holds every living row by its key's hash, an int.  It's the truth, guarded by the lock, and needs
+  no user code: keys of one hash are compared outside the lock, and a row is added only if its chain is still
+  the one that was compared.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from respool.errors import safe_repr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from respool._engine import Lane
+    from respool._work import Lane
 
 __all__ = ["ALL", "All", "KeyTable"]
 

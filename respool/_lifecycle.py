@@ -6,13 +6,14 @@ from _thread import allocate_lock
 from collections import deque
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from respool._acquire import Acquiring
-from respool._engine import LOST, MARK, STALE, Lane, Work, trying
+from respool._engine import trying
 from respool._rows import SHUT
 from respool._slot import CHECKING, GONE, LIMBO, READY, RESETTING, silence
 from respool._waiter import BACKSTOP, Closer
+from respool._work import LOST, MARK, STALE, Lane, Work
 from respool.errors import PoolTimeoutError, safe_repr
 from respool.limits import check_timeout
 from respool.stats import HOOKS, REASONS, PoolStats
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from respool._accounting import Accounts
 
 __all__ = ["Core"]
+
+_NAMED: Final = 5
+"""How many keys the error of close() names."""
 
 
 class Core(Acquiring):
@@ -158,7 +162,7 @@ class Core(Acquiring):
         message = f"pool {self.name} is closed, but not everything has come back within {seconds:g} s"
         if out:
             keys = sorted({safe_repr(record.row.key) for record in out})
-            message = f"{message}: out are {len(out)}, of key {', '.join(keys[:5])}{', ...' if len(keys) > 5 else ''}"
+            message = f"{message}: out are {len(out)}, of key {', '.join(keys[:_NAMED])}{', ...' if len(keys) > _NAMED else ''}"
         error: PoolTimeoutError = self.under_lock(
             self.timeout_error_locked, message, out[0].row.key if out else None
         )
@@ -167,7 +171,7 @@ class Core(Acquiring):
     # -- the end ---------------------------------------------------------------------------------------
 
     def drop(self) -> int:
-        """The pool object is gone without close: forget everything, run no hook; how many resources it had."""
+        """Forget everything, the pool having been dropped without close; run no hook; count what there was."""
         self.dropped = True
         self.gate.appendleft(MARK)
         size = self.accounts.size
@@ -178,7 +182,7 @@ class Core(Acquiring):
                 except IndexError:
                     break
                 silence(guard)
-                self._unregister(guard.record)
+                self.unregister(guard.record)
                 guard.record.resource = None
         return size
 
@@ -206,8 +210,8 @@ class Core(Acquiring):
     def after_fork_in_child(self) -> None:
         """Start empty.  What is inherited stays referenced for good, so that neither finalisers nor reused addresses do harm.
 
-        Takes no lock, runs no code of the user and drops no reference.  The state may be that of any moment in the middle of another thread's
-        section, so it's replaced, not repaired.
+        Takes no lock, runs no code of the user and drops no reference.  The state may be that of any moment
+        in the middle of another thread's section, so it's replaced, not repaired.
         """
         rows = [*self.keys.rows.values(), *self.keys.all_locked()]
         kept: list[Any] = [

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from respool import _stack
-from respool._engine import CANCELLED, WAITED, Lane, Work
 from respool._keys import KeyTable
 from respool._release import Releasing
 from respool._rows import CLOSED, SERVED, WAITING
 from respool._slot import READY
 from respool._waiter import BACKSTOP, Hand, Waiter
+from respool._work import CANCELLED, WAITED, Lane, Work
 from respool.errors import (
     PoolClosedError,
     PoolExhaustedError,

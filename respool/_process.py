@@ -1,6 +1,7 @@
 """What the process does to all pools: fork and exit.
 
-Pools are known here weakly.  The handlers are installed when the first pool is made, so importing the package has no effect on the process.
+Pools are known here weakly.  The handlers are installed when the first pool is made, so importing the
+package has no effect on the process.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ def register(core: Core) -> None:
         atexit.register(_at_exit)
         os.register_at_fork(after_in_child=_after_fork_in_child)
     number = id(core)
-    _pools[number] = weakref.ref(core, lambda _, number=number: _pools.pop(number, None))
+    _pools[number] = weakref.ref(core, partial(_forget, number))
+
+
+def _forget(number: int, _: object) -> None:
+    _pools.pop(number, None)
 
 
 def exiting() -> bool:

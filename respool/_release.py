@@ -9,8 +9,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 from respool import _stack
-from respool._engine import DETACHED, FREED, GOING, KEPT, LOST, RETURNED, STALE, Engine, Lane, Work
+from respool._losses import Losses
 from respool._slot import CONDEMNED, DESTROYING, LEAVING, READY, RESETTING, silence
+from respool._work import DETACHED, FREED, GOING, KEPT, LOST, RETURNED, STALE, Work
 from respool.errors import InvalidReleaseError, LeaseLeakWarning, Quarantine, safe_repr
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Releasing"]
 
 
-class Releasing(Engine):
+class Releasing(Losses):
     """What becomes of resources that are given back, discarded, detached or condemned."""
 
     __slots__ = ()
@@ -55,7 +56,7 @@ class Releasing(Engine):
 
     def _reset(self, guard: Guard, record: Record) -> bool:
         hooks = self.hooks
-        assert hooks.reset is not None  # noqa: S101 - the caller has looked
+        assert hooks.reset is not None
         record.phase = RESETTING
         hooks.enter(record)
         try:
@@ -98,7 +99,7 @@ class Releasing(Engine):
         """Take a leased resource out of the pool for good.  Its holder has let go of the guard already."""
         record.phase = LEAVING  # from here on a lost guard means the same as the entry below
         try:
-            self._unregister(record)
+            self.unregister(record)
         finally:
             self.inbox.append([DETACHED, record])
         silence(guard)
@@ -107,7 +108,7 @@ class Releasing(Engine):
     def _abandon(self, guard: Guard, record: Record) -> None:
         """Let go of a resource whose pool was dropped without close: no hook is run any more."""
         silence(guard)
-        self._unregister(record)
+        self.unregister(record)
         record.resource = None
 
     # -- destroying ------------------------------------------------------------------------------------
@@ -130,7 +131,9 @@ class Releasing(Engine):
                         self._destroy(work.condemned[-1])
                     except BaseException as error:  # noqa: BLE001 - no Exception; raised below, when all is done
                         interrupt = error
-                    if work.condemned[-1].record.phase is not CONDEMNED:  # else the interrupt came before anything
+                    if (
+                        work.condemned[-1].record.phase is not CONDEMNED
+                    ):  # else the interrupt came before anything
                         work.condemned.pop()
                 work.rubbish.clear()
                 while work.rows:
@@ -173,7 +176,7 @@ class Releasing(Engine):
                     failure = error
                 hooks.leave(record)
             if not isinstance(failure, Quarantine):
-                self._unregister(record)
+                self.unregister(record)
             self.inbox.append([KEPT if isinstance(failure, Quarantine) else FREED, record])
             booked = True
             silence(guard)
@@ -214,9 +217,10 @@ def warn_of_leak(message: str) -> None:
     try:
         warnings.warn(LeaseLeakWarning(message), stacklevel=2)
     except LeaseLeakWarning:
-        # Warnings are errors here, but the caller isn't the one who leaked: print it as Python does in finalisers.
-        import sys  # noqa: PLC0415
-        from types import SimpleNamespace  # noqa: PLC0415
+        # Warnings are errors here, but the caller isn't the one who leaked: print it as Python does in
+        # finalisers.
+        import sys
+        from types import SimpleNamespace
 
         kind, value, trace = sys.exc_info()
         sys.unraisablehook(
@@ -227,4 +231,4 @@ def warn_of_leak(message: str) -> None:
                 err_msg="Leak found by respool",
                 object=None,
             )
-        )  # type: ignore[arg-type]
+        )

@@ -106,7 +106,8 @@ class Row:
         # Guards of idle resources, the one given back last on the right.  Pushed and popped without the lock
         # as long as `due` and `gate` are empty.
         self.idle: deque[Guard] = deque()
-        # A hit looks at `gate`, a release at `due`: whatever makes them non-empty sends the call the slow way.
+        # A hit looks at `gate`, a release at `due`: whatever makes them non-empty sends the call the slow
+        # way.
         # Read without the lock, written under it.
         self.calm_gate = self.gate = gate
         self.calm_due = self.due = due

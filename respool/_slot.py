@@ -1,11 +1,14 @@
 """One resource: what the pool knows of it (`Record`), the body that stands for holding it (`Guard`), and the phases it goes through.
 
-Who holds a resource holds its *guard*: the idle stack, a `Lease`, or, on the fast tier, the record itself.  A guard that nobody holds any more has been
-lost: by a lease that was dropped, or by a call that was cut short by an interrupt.  Its finaliser then notes it for the pool, which gives the room back.
-So no code path has to catch the interrupt that could come between any two steps: holding a guard in a local variable is enough.
+Who holds a resource holds its *guard*: the idle stack, a `Lease`, or, on the fast tier, the record itself.
+A guard that nobody holds any more has been lost: by a lease that was dropped, or by a call that was cut
+short by an interrupt.  Its finaliser then notes it for the pool, which gives the room back. So no code path
+has to catch the interrupt that could come between any two steps: holding a guard in a local variable is
+enough.
 
-The finaliser is made of C functions only.  An interrupt that is pending when a finaliser written in Python is entered is raised in there, swallowed, and
-the note is never written; a C function runs to its end.  `functools.lru_cache` serves for what it is in C: a callable object that binds like a method.
+The finaliser is made of C functions only.  An interrupt that is pending when a finaliser written in Python
+is entered is raised in there, swallowed, and the note is never written; a C function runs to its end.
+`functools.lru_cache` serves for what it is in C: a callable object that binds like a method.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from respool._rows import Row
+    from respool._work import Lane
 
 __all__ = ["Bell", "Guard", "Record", "guard_class", "is_referenced_elsewhere", "silence"]
 
-# A resource's phases.  Between READY's two halves, idle and leased, it moves without the lock; all others change under it or by the one who holds the guard.
+# A resource's phases.  Between READY's two halves, idle and leased, it moves without the lock; all others
+# change under it or by the one who holds the guard.
 QUEUED: Final = "queued"  # no resource yet: the record of an acquire that waits for a room
 CREATING: Final = "creating"  # it has a room; the create hook is about to run or runs
 READY: Final = "ready"  # idle on its row's stack, or in somebody's hands
@@ -53,9 +57,10 @@ class Record:
         "uses",
     )
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Lane) -> None:
         self.row = row
-        # Where a release goes: the row itself, or a stand-in whose `due` is shut when it must not go back to the idle stack unseen.
+        # Where a release goes: the row itself, or a stand-in whose `due` is shut when it must not go back to
+        # the idle stack unseen.
         self.lane: Any = row
         self.resource: Any = None
         self.phase = QUEUED
@@ -119,7 +124,8 @@ _ALONE = _alone()
 def is_referenced_elsewhere(held: list[Guard], known: int = 0) -> bool:
     """Tell whether anything but the list `held` and `known` other references refers to the guard in it.
 
-    The cyclic collector calls the finalisers of all of a cycle's objects before it clears any.  So a guard may note its loss although another finaliser
-    of the same cycle is yet to release the lease that holds it.  As long as that lease exists, the guard is referenced by it.
+    The cyclic collector calls the finalisers of all of a cycle's objects before it clears any.  So a guard
+    may note its loss although another finaliser of the same cycle is yet to release the lease that holds it.
+    As long as that lease exists, the guard is referenced by it.
     """
     return _count(held[0]) > _ALONE + known

@@ -16,7 +16,7 @@ Frames = tuple[tuple[str, int, str], ...]
 def capture() -> Frames:
     """Take the caller's stack, innermost frame first, without the frames of the pool itself."""
     frames: list[tuple[str, int, str]] = []
-    frame = sys._getframe(1)  # noqa: SLF001 - CPython's own way, the one that costs no import and no file access
+    frame = sys._getframe(1)
     while frame is not None and len(frames) < _DEEPEST:
         code = frame.f_code
         if frames or code.co_filename.rpartition("/")[0] != _OWN:
@@ -27,7 +27,7 @@ def capture() -> Frames:
 
 def render(frames: Frames) -> str:
     """Put a stack into the words of a traceback, outermost frame first."""
-    import linecache  # noqa: PLC0415 - only for reports
+    import linecache
 
     lines = []
     for filename, number, name in reversed(frames):

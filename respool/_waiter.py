@@ -1,9 +1,10 @@
 """A thread that waits: how it sleeps, and what can wake it.
 
-Each waiter sleeps on a bell of its own, a `queue.SimpleQueue`: its ``put`` is one C call that is safe in finalisers and signal handlers.  None on the
-bell means "look again".  One waiter of a pool is its *listener*: the notes of lost guards are put on its bell, so that a lease dropped while everybody
-sleeps wakes somebody.  A note may not get lost on its way from the bell to the pool, not even if an interrupt arrives with it.  So it is moved by C
-code alone, from the bell straight into the pool's inbox.
+Each waiter sleeps on a bell of its own, a `queue.SimpleQueue`: its ``put`` is one C call that is safe in
+finalisers and signal handlers.  None on the bell means "look again".  One waiter of a pool is its
+*listener*: the notes of lost guards are put on its bell, so that a lease dropped while everybody sleeps
+wakes somebody.  A note may not get lost on its way from the bell to the pool, not even if an interrupt
+arrives with it.  So it is moved by C code alone, from the bell straight into the pool's inbox.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class Sleeper:
     def listen(self, notes: deque[Any], seconds: float) -> None:
         """Sleep until the bell rings, at most for `seconds`; a note that rang it is in `notes` afterwards."""
         try:
-            # One item: None ends the iteration with nothing moved, a note is appended.  No Python code runs in between.
-            notes.extend(islice(iter(partial(self.bell.get, True, seconds), None), 1))
+            # One item: None ends the iteration with nothing moved, a note is appended.  No Python code runs
+            # in between.
+            notes.extend(islice(iter(partial(self.bell.get, timeout=seconds), None), 1))
         except Empty:
             pass
 
@@ -80,8 +82,9 @@ class Closer(Sleeper):
 class Hand:
     """What an acquire holds until it's done.
 
-    The frames of an acquire refer to guards through their hand only.  So a frame that outlives its call, because somebody keeps a traceback, keeps
-    nothing but an empty hand.  Each method body is one straight line.
+    The frames of an acquire refer to guards through their hand only.  So a frame that outlives its call,
+    because somebody keeps a traceback, keeps nothing but an empty hand.  Each method body is one straight
+    line.
     """
 
     __slots__ = ("guard", "invalid", "own")
@@ -104,7 +107,7 @@ class Hand:
         ticket.grant = None
 
     def keep_own(self) -> None:
-        """The resource of the own record has been made: it's in hand now."""
+        """Take the resource of the own record, which has been made, in hand."""
         self.guard = self.own
         self.own = None
 
@@ -118,8 +121,8 @@ class Hand:
         """Pass what is in hand on to a new lease."""
         guard: Any = self.guard
         record = guard.record
-        lease._record = record  # noqa: SLF001 - the pool fills its leases in
-        lease._guard = guard  # noqa: SLF001
+        lease._record = record
+        lease._guard = guard
         self.guard = None
         record.uses += 1
         return lease

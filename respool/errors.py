@@ -1,7 +1,8 @@
 """The exceptions of the pool core and the leak warning.
 
-Every text that a user of the core reads in an exception is built here.  All of them can be pickled, none fails because the ``repr`` of a
-key or of a resource does, and none holds a reference to a resource or to a pool.
+Every text that a user of the core reads in an exception is built here.  All of them can be pickled, none
+fails because the ``repr`` of a key or of a resource does, and none holds a reference to a resource or to a
+pool.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class PoolExhaustedError(PoolError):
 class PoolReentrancyError(PoolError):
     """The call can't be made from this place.
 
-    Either waiting would be for ever, since only hooks that are waiting themselves could free something, or the call interrupts the pool's own
-    locked section on the same thread (a finaliser, a signal handler).
+    Either waiting would be for ever, since only hooks that are waiting themselves could free something, or
+    the call interrupts the pool's own locked section on the same thread (a finaliser, a signal handler).
     """
 
     __module__ = "respool"
@@ -115,7 +116,7 @@ class PoolTimeoutError(PoolError, TimeoutError):
 
     __module__ = "respool"
 
-    def __init__(  # noqa: PLR0913 - the numbers that explain a timeout, each an attribute of its own
+    def __init__(
         self,
         message: str = "",
         *,
@@ -156,7 +157,7 @@ class PoolTimeoutError(PoolError, TimeoutError):
 
 
 def _portable(key: object) -> object:
-    import pickle  # noqa: PLC0415 - only a pickled error needs it, and importing the package stays cheap
+    import pickle
 
     try:
         pickle.dumps(key)

@@ -1,8 +1,9 @@
 """Lease: a resource in somebody's hands, and the one way to give it back that can do no harm.
 
-The fast way is written out in `Lease.__exit__`, `Lease.release` and, for the fast tier, in `respool.pool`: a few lines each that CPython can't interrupt, since
-threads switch and signals arrive at calls, loops and function entries only.  With the interpreter lock that makes "look whether somebody waits, then push"
-one step: nobody can begin to wait in between.
+The fast way is written out in `Lease.__exit__`, `Lease.release` and, for the fast tier, in `respool.pool`: a
+few lines each that CPython can't interrupt, since threads switch and signals arrive at calls, loops and
+function entries only.  With the interpreter lock that makes "look whether somebody waits, then push" one
+step: nobody can begin to wait in between.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ T = TypeVar("T")
 class Lease(Generic[K, T]):
     """A resource that its holder has for itself until the lease is released.
 
-    A context manager: ``with pool.lease(key) as resource:`` gives it back at the end, whatever happens in the block.  Made by `ResourcePool.lease` and
-    its kin only.
+    A context manager: ``with pool.lease(key) as resource:`` gives it back at the end, whatever happens in
+    the block.  Made by `ResourcePool.lease` and its kin only.
 
-    Thread safety: any thread may release a lease, whichever acquired it.  The resource belongs to one holder; to share it is the holder's affair.
+    Thread safety: any thread may release a lease, whichever acquired it.  The resource belongs to one
+    holder; to share it is the holder's affair.
 
-    A lease that is dropped without release gives its room back; its resource is destroyed, never reused, counted in ``stats().leaked``, and a
-    `LeaseLeakWarning` tells of it.
+    A lease that is dropped without release gives its room back; its resource is destroyed, never reused,
+    counted in ``stats().leaked``, and a `LeaseLeakWarning` tells of it.
 
     Attributes
     ----------
@@ -46,7 +48,8 @@ class Lease(Generic[K, T]):
     __module__ = "respool"
     __slots__ = ("__weakref__", "_guard", "_record")
 
-    # The guard is the hold on the resource: None once the lease is spent.  The record stays, for `key` and for messages.
+    # The guard is the hold on the resource: None once the lease is spent.  The record stays, for `key` and
+    # for messages.
     _guard: Guard | None
     _record: Record
 
@@ -57,7 +60,7 @@ class Lease(Generic[K, T]):
     @property
     def key(self) -> K:
         """The key that was asked for; also of a spent lease."""
-        return self._record.row.key  # type: ignore[attr-defined, no-any-return]  # every row of a pool is a Lane
+        return self._record.row.key  # type: ignore[no-any-return]  # typed by the pool
 
     @property
     def resource(self) -> T:
@@ -85,8 +88,9 @@ class Lease(Generic[K, T]):
     def release(self) -> None:
         """Give the resource back.  A spent lease does nothing.
 
-        Never blocks on a lock that is held while anything slow runs, and may be called from any thread, from a signal handler or a finaliser.  A reset
-        hook, or the destroy of what must go, runs here; what these raise is reported to the observer, not raised.
+        Never blocks on a lock that is held while anything slow runs, and may be called from any thread, from
+        a signal handler or a finaliser.  A reset hook, or the destroy of what must go, runs here; what these
+        raise is reported to the observer, not raised.
         """
         guard = self._guard
         if guard is None:
@@ -170,7 +174,7 @@ class Lease(Generic[K, T]):
     def __repr__(self) -> str:
         state = "released" if self._guard is None else "leased"
         name = lane_engine(self._record).name
-        return f"<respool.Lease of {safe_repr(self._record.row.key)} from {name}: {state}>"  # type: ignore[attr-defined]
+        return f"<respool.Lease of {safe_repr(self._record.row.key)} from {name}: {state}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         msg = "a lease can't be pickled or copied: it's the one hold on its resource"
@@ -192,7 +196,7 @@ class MadeLease(Lease[K, T]):
     """
 
     __slots__ = ()
-    __init__ = object.__init__  # type: ignore[assignment]  # takes no arguments, like the method it replaces
+    __init__ = object.__init__  # takes no arguments
     __repr__ = Lease.__repr__
 
 
@@ -202,4 +206,4 @@ MadeLease.__module__ = "respool"
 
 def lane_engine(record: Record) -> Any:  # noqa: ANN401 - `respool._lifecycle.Core`, which can't be imported from below
     """Find the pool that a record belongs to."""
-    return record.row.engine  # type: ignore[attr-defined]  # every row of a pool is a Lane
+    return record.row.engine

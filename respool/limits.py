@@ -1,6 +1,7 @@
 """The limits of a pool: what they mean, and that their values make sense.
 
-This module owns the checking of values that users pass as a limit, a cost or a timeout.  How limits are applied is `respool._accounting`'s matter.
+This module owns the checking of values that users pass as a limit, a cost or a timeout.  How limits are
+applied is `respool._accounting`'s matter.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ class PoolLimits:
     max_size
         Resources in existence over all keys, those being created or destroyed included.  At least 1.
     max_per_key
-        The same for each single key: a number, or a function that gives one (or None) for a key.  The function is asked outside locks when a
-        key's state is made; what it raises reaches the acquirer.
+        The same for each single key: a number, or a function that gives one (or None) for a key.  The
+        function is asked outside locks when a key's state is made; what it raises reaches the acquirer.
     max_idle
         Idle resources kept, over all keys.  0 keeps none.
     max_cost
-        Sum of ``cost(key)`` over all resources in existence, in the unit of the pool's `cost` function (bytes, say).  At least 1.
+        Sum of ``cost(key)`` over all resources in existence, in the unit of the pool's `cost` function
+        (bytes, say).  At least 1.
     max_waiters
         Callers that may wait.  One more gets `PoolExhaustedError` at once.  0: nobody waits.
 

@@ -1,7 +1,7 @@
 """PoolObserver, what it is told, and LoggingObserver, which a pool has when it's given none.
 
-An observer is called outside all locks of the pool, on the thread that did what it is told about.  What it raises is caught and logged by the pool
-(`respool._hooks`), so a broken observer breaks nothing.
+An observer is called outside all locks of the pool, on the thread that did what it is told about.  What it
+raises is caught and logged by the pool (`respool._hooks`), so a broken observer breaks nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ __all__ = ["LoggingObserver", "PoolObserver"]
 class PoolObserver:
     """Told what happens in a pool.  Subclass it; every method does nothing by itself.
 
-    The methods run on the thread that acts, with no lock of the pool held: they may use the pool.  They should be quick, since that thread waits for
-    them.  An `Exception` that they raise is swallowed, counted in ``hook_errors["observer"]`` and logged.
+    The methods run on the thread that acts, with no lock of the pool held: they may use the pool.  They
+    should be quick, since that thread waits for them.  An `Exception` that they raise is swallowed, counted
+    in ``hook_errors["observer"]`` and logged.
     """
 
     __module__ = "respool"
@@ -48,8 +49,8 @@ class PoolObserver:
 class LoggingObserver(PoolObserver):
     """Log failing hooks and leaks to the logger ``respool``.
 
-    Errors that reach nobody (from reset, destroy, validate, an observer) and leaks are warnings; errors of create, cost and max_per_key reach the
-    acquirer anyhow and are logged for debugging only.
+    Errors that reach nobody (from reset, destroy, validate, an observer) and leaks are warnings; errors of
+    create, cost and max_per_key reach the acquirer anyhow and are logged for debugging only.
     """
 
     __module__ = "respool"
@@ -57,7 +58,7 @@ class LoggingObserver(PoolObserver):
 
     def leaked(self, pool: ResourcePool[Any, Any], key: Any, stack: str | None) -> None:  # noqa: ANN401
         """Log a leak."""
-        import logging  # noqa: PLC0415 - importing respool must not import logging
+        import logging
 
         where = f", acquired at:\n{stack}" if stack else " (track_leases=True tells where it was acquired)"
         logging.getLogger("respool").warning(
@@ -66,7 +67,7 @@ class LoggingObserver(PoolObserver):
 
     def hook_failed(self, pool: ResourcePool[Any, Any], key: Any, hook: str, error: BaseException) -> None:  # noqa: ANN401
         """Log a hook's error."""
-        import logging  # noqa: PLC0415
+        import logging
 
         level = logging.DEBUG if hook in {"create", "cost", "max_per_key"} else logging.WARNING
         logging.getLogger("respool").log(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["HOOKS", "REASONS", "PoolStats"]
 
@@ -19,9 +22,11 @@ HOOKS = ("create", "destroy", "validate", "reset", "cost", "max_per_key", "when"
 class PoolStats:
     """The numbers of a pool, or of one of its keys, at one moment.
 
-    The first block tells how things stand now, the second counts since the pool was made; a key's history starts when its state was last made.
-    No number is ever negative or beyond a limit.  At quiet moments (no call under way) ``size == idle + leased + pending + quarantined + creating +
-    destroying`` and ``created + adopted == destroyed + detached + abandoned + size - creating``, and the keys' numbers add up to the totals.
+    The first block tells how things stand now, the second counts since the pool was made; a key's history
+    starts when its state was last made. No number is ever negative or beyond a limit.  At quiet moments (no
+    call under way) ``size == idle + leased + pending + quarantined + creating + destroying`` and ``created +
+    adopted == destroyed + detached + abandoned + size - creating``, and the keys' numbers add up to the
+    totals.
 
     Attributes
     ----------
@@ -44,7 +49,8 @@ class PoolStats:
     acquired
         Resources handed out, in whatever way.
     created, reused, adopted, detached, abandoned, destroyed
-        Made by the create hook; handed out again; taken in from elsewhere; taken out for good; left behind without destroy; ended.
+        Made by the create hook; handed out again; taken in from elsewhere; taken out for good; left behind
+        without destroy; ended.
     destroyed_for
         `destroyed` by reason: discarded, invalid, idle, lifetime, evicted, surplus, cleared, closed, leaked.
     hook_errors
@@ -52,7 +58,8 @@ class PoolStats:
     leaked
         Leases dropped without release.
     timeouts, rejected, cancelled
-        Acquires that ended by their timeout; that could never be met or found the queue full; whose wait was interrupted or cancelled.
+        Acquires that ended by their timeout; that could never be met or found the queue full; whose wait was
+        interrupted or cancelled.
     waits
         Acquires that had to wait in line, however they ended.
     wait_seconds

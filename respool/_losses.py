@@ -1,0 +1,119 @@
+"""What becomes of guards that were lost: by a lease that was dropped, or by a call that an interrupt ended.
+
+A lost guard's finaliser has put it on the bell; it stands for its record still.  Its phase says what has to
+be given back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from respool._engine import Engine
+from respool._slot import (
+    CHECKING,
+    CONDEMNED,
+    CREATING,
+    DESTROYING,
+    GONE,
+    LEAVING,
+    QUEUED,
+    READY,
+    RESETTING,
+    Guard,
+    Record,
+    is_referenced_elsewhere,
+)
+from respool._work import MARK, Work
+
+__all__ = ["Losses"]
+
+_VOID: Final = Record(None)  # type: ignore[arg-type]  # the record of guards that stand for nothing any more
+_VOID.phase = GONE
+
+
+class Losses(Engine):
+    """The part of the locked section that deals with lost guards."""
+
+    __slots__ = ()
+
+    def settle_lost_locked(self, work: Work) -> None:
+        gate = self.gate
+        # A copy is made in one step; finalisers may append to the original at any moment.
+        for lost in gate.copy():
+            if lost is MARK:
+                continue
+            # Known references: the two deques' and the loop's.
+            if getattr(lost, "record", _VOID).phase is READY and is_referenced_elsewhere([lost], 3):
+                self.suspects.append(lost)
+            else:
+                self._settle_one_locked(lost, work)
+            gate.remove(lost)
+        for suspect in self.suspects.copy():
+            if not is_referenced_elsewhere([suspect], 3):
+                self._settle_one_locked(suspect, work)
+                self.suspects.remove(suspect)
+            elif self._came_back_locked(suspect):
+                self.suspects.remove(suspect)
+
+    def _came_back_locked(self, suspect: Guard) -> bool:
+        """See whether another finaliser of the same cycle has released the lease properly: then there's no leak."""
+        record = suspect.record
+        if record.phase is not READY:
+            return True
+        try:
+            record.row.idle.remove(suspect)
+        except ValueError:
+            return False  # its lease isn't cleared yet, or somebody has it in hand already
+        # A finaliser runs once for an object.  The resource needs a new body, or its next leak would be
+        # silent.
+        guard = self._rebody(suspect)
+        record.row.idle.append(guard)
+        return True
+
+    def _rebody(self, lost: Guard) -> Guard:
+        guard = self.guards()
+        # In one straight line: at any moment exactly one of the two stands for the record.
+        guard.record = lost.record
+        lost.record = _VOID
+        return guard
+
+    def _settle_one_locked(self, lost: Guard, work: Work) -> None:
+        """Give back what a lost guard stood for."""
+        record: Record = getattr(lost, "record", _VOID)
+        phase = record.phase
+        accounts = self.accounts
+        if phase is QUEUED:
+            ticket = record.holder
+            if ticket is not None:
+                self.withdraw_locked(ticket)
+            record.phase = GONE
+            self.tidy_locked(record.row, work)
+        elif phase is CREATING:
+            if record.resource is None:
+                accounts.unmade(record)
+                self.tidy_locked(record.row, work)
+            else:  # made, but nobody was told
+                accounts.made(record)
+                self._condemn_lost_locked(lost, "discarded", work)
+        elif phase is READY:
+            lane = record.row
+            frames = record.holder if self.track else None
+            accounts.leak(record)
+            work.events.append(("leaked", lane.key, frames))
+            self._condemn_lost_locked(lost, "leaked", work)
+        elif phase in {CHECKING, RESETTING, CONDEMNED}:
+            self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
+        elif phase is LEAVING:
+            accounts.taken_out(record)
+            self.drop_resource_locked(record, work)
+            self.tidy_locked(record.row, work)
+        elif phase is DESTROYING:  # the hook was begun, and cut short
+            accounts.going(record)
+            accounts.gone(record)
+            self.drop_resource_locked(record, work)
+            self.tidy_locked(record.row, work)
+
+    def _condemn_lost_locked(self, lost: Guard, reason: str, work: Work) -> None:
+        self.accounts.condemn(lost.record, reason)
+        self.accounts.going(lost.record)
+        work.condemned.append(self._rebody(lost))

@@ -1,0 +1,82 @@
+"""What passes between the acting side and the locked part of a pool: inbox entries one way, `Work` the other; and the rows that both know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from respool._rows import SHUT, Row
+
+if TYPE_CHECKING:
+    from respool._engine import Engine
+    from respool._slot import Guard
+
+__all__ = ["LOST", "MARK", "STALE", "Lane", "Work"]
+
+# Kinds of inbox entries: what has happened to the subject.
+RETURNED: Final = "a guard comes back"
+GOING: Final = "a record is being destroyed by its caller"
+FREED: Final = "a record has been destroyed"
+KEPT: Final = "a record can't be freed"
+UNMADE: Final = "the creation for a record failed"
+DETACHED: Final = "a record has left the pool"
+WAITED: Final = "(row, seconds) somebody waited"
+CANCELLED: Final = "a row's waiter was interrupted"
+UNUSED: Final = "a row may have become useless"
+
+# The mark in an engine's `gate`.
+MARK: Final = None
+
+
+class _Away:
+    """Stands in for a row as a record's lane: whatever is given back there goes the slow way."""
+
+    __slots__ = ("due", "meaning")
+
+    def __init__(self, meaning: str) -> None:
+        self.due = SHUT
+        self.meaning = meaning
+
+
+STALE: Final = _Away("from before clear(): destroyed when it's given back")
+LOST: Final = _Away("from before a fork: nothing is done with it here")
+
+
+class Lane(Row):
+    """A row with what the acting side needs of it."""
+
+    __slots__ = ("digest", "engine", "generation", "key")
+
+    def __init__(self, engine: Engine, key: Any, digest: int, cap: int | None) -> None:  # noqa: ANN401
+        gate = SHUT if engine.slow_acquire else engine.gate
+        due = SHUT if engine.slow_release else engine.gate
+        super().__init__(next(engine.numbers), cap, engine.accounts.use, gate, due)
+        self.engine = engine
+        self.key = key
+        self.digest = digest
+        self.generation = 0  # raised by clear(): what is being created meanwhile is of the old one
+
+
+class Work:
+    """What a section under the lock leaves to be done outside it."""
+
+    __slots__ = ("condemned", "events", "rows", "rubbish")
+
+    def __init__(self) -> None:
+        self.condemned: list[Guard] = []  # to be destroyed; each guard's record says why
+        self.events: list[tuple[Any, ...]] = []  # for `Hooks.tell`
+        self.rows: list[Lane] = []  # dropped: to be taken out of the cache of keys
+        self.rubbish: list[object] = []  # whose last reference may be here
+
+    def __bool__(self) -> bool:
+        return bool(self.condemned or self.events or self.rows or self.rubbish)
+
+    def take_over(self, other: Work) -> None:
+        """Move what `other` has to this one.  Cut short, it leaves an item in both, of which one is dropped."""
+        for mine, its in (
+            (self.condemned, other.condemned),
+            (self.events, other.events),
+            (self.rows, other.rows),
+        ):
+            if its:
+                mine.extend(its)  # type: ignore[arg-type]  # lists of one type each
+                its.clear()

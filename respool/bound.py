@@ -1,0 +1,172 @@
+"""BoundPool: a pool for one key; and `Face`, the fast tier's way back, which it shares with ResourcePool.
+
+The fast way is straight-line code from the look at `gate` or `due` on; `respool.lease` says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from respool.errors import safe_repr
+from respool.lease import MadeLease
+
+if TYPE_CHECKING:
+    from respool._lifecycle import Core
+    from respool._slot import Record
+    from respool._work import Lane
+    from respool.lease import Lease
+    from respool.pool import ResourcePool
+    from respool.stats import PoolStats
+
+__all__ = ["BoundPool", "Face"]
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Face(Generic[K, T]):
+    """What a pool and a bound pool share: giving back on the fast tier."""
+
+    __slots__ = ("_by_id", "_core")
+
+    _by_id: dict[int, Record]
+    _core: Core
+
+    def release(self, resource: T) -> None:
+        """Give back a resource that `acquire` or `try_acquire` gave.  Only its holder may: on this tier the pool can't tell who calls.
+
+        Once the resource is in other hands, a second release can't be told from theirs and takes it away
+        from them; use leases where that can't be ruled out.  Never blocks on a lock that is held while
+        anything slow runs, and may be called from any thread, from a signal handler or a finaliser.  A reset
+        hook, or the destroy of what must go, runs here; what these raise is reported to the observer, not
+        raised.
+
+        Parameters
+        ----------
+        resource
+            The resource, recognised by identity.
+
+        Raises
+        ------
+        InvalidReleaseError
+            The resource isn't of this pool, or is idle, or a lease holds it.
+        """
+        try:
+            record = self._by_id[id(resource)]
+        except KeyError:
+            record, _ = self._core.claim(resource)
+        guard = record.guard
+        if guard is None:
+            record, guard = self._core.claim(resource)
+        lane = record.lane
+        if lane.due:
+            record.guard = None
+            self._core.give_back(guard, record)
+            return
+        record.guard = None
+        use = lane.use
+        if use.last is not lane:
+            use.last = lane
+            use.tick += 1
+        record.stamp = use.tick
+        lane.idle.append(guard)
+
+    def discard(self, resource: T) -> None:
+        """Destroy a resource that `acquire` or `try_acquire` gave, instead of giving it back.
+
+        Parameters
+        ----------
+        resource
+            The resource, recognised by identity.
+
+        Raises
+        ------
+        InvalidReleaseError
+            The resource isn't of this pool, or is idle, or a lease holds it: only a holder discards.
+        """
+        record, guard = self._core.claim(resource)
+        record.guard = None
+        self._core.discard(guard, record)
+
+
+class BoundPool(Face[K, T]):
+    """A pool for one key: the same resources, limits and queue, without the key in each call.
+
+    Made by `ResourcePool.bind`.  Keeps its pool alive.  All methods may be called from any thread.
+
+    Attributes
+    ----------
+    key
+        The key that it is bound to.
+    """
+
+    __module__ = "respool"
+    __slots__ = ("_lane", "_pool", "key")
+
+    def __init__(self, pool: ResourcePool[K, T], key: K) -> None:
+        self._pool = pool
+        self._core = pool._core
+        self._by_id = self._core.by_id
+        self.key = key
+        self._lane = self._core.lane_of(key)
+
+    def _living_lane(self) -> Lane:
+        lane = self._lane
+        if lane.dead:  # the key had no resource and no waiter for a while
+            lane = self._lane = self._core.lane_of(self.key)
+        return lane
+
+    def lease(self, timeout: float | None = None) -> Lease[K, T]:
+        """Lease a resource, as `ResourcePool.lease` does."""
+        lane = self._lane
+        if timeout is None and not lane.gate:
+            try:
+                lease: MadeLease[K, T] = MadeLease()
+                lease._guard = guard = lane.idle.pop()
+                lease._record = record = guard.record
+                record.uses += 1
+                return lease
+            except IndexError:
+                pass
+        return self._lease_slowly(timeout, wait=True)  # type: ignore[return-value]  # it waits
+
+    def try_lease(self) -> Lease[K, T] | None:
+        """Lease a resource if that is possible at once, as `ResourcePool.try_lease` does."""
+        return self._lease_slowly(None, wait=False)
+
+    def _lease_slowly(self, timeout: float | None, *, wait: bool) -> Lease[K, T] | None:
+        hand = self._core.take(self._living_lane(), timeout, wait=wait)
+        return None if hand is None else hand.lease(MadeLease())
+
+    def acquire(self, timeout: float | None = None) -> T:
+        """Acquire the bare resource, as `ResourcePool.acquire` does."""
+        lane = self._lane
+        if timeout is None and not lane.gate:
+            try:
+                guard = lane.idle.pop()
+                record = guard.record
+                record.guard = guard
+                record.uses += 1
+                return record.resource  # type: ignore[no-any-return]
+            except IndexError:
+                pass
+        return self._acquire_slowly(timeout, wait=True)  # type: ignore[return-value]  # it waits
+
+    def try_acquire(self) -> T | None:
+        """Acquire the bare resource if that is possible at once, as `ResourcePool.try_acquire` does."""
+        return self._acquire_slowly(None, wait=False)
+
+    def _acquire_slowly(self, timeout: float | None, *, wait: bool) -> T | None:
+        hand = self._core.take(self._living_lane(), timeout, wait=wait)
+        return None if hand is None else hand.bare()
+
+    def clear(self) -> int:
+        """Destroy this key's resources, as `ResourcePool.clear` does."""
+        return self._pool.clear(self.key)
+
+    def stats(self) -> PoolStats:
+        """Take a snapshot of this key's numbers."""
+        return self._pool.stats(self.key)
+
+    def __repr__(self) -> str:
+        return f"<respool.BoundPool of {safe_repr(self.key)} on {self._core.describe()}>"
