@@ -14,7 +14,7 @@ from respool.io.plan import Task, split
 from respool.io.verdict import Accept, Described, Fault, Redirect, Refuse, Verdict, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from respool.io._future import Tally
     from respool.io._head import ResponseHead
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from respool.io._redirect import Address
     from respool.io._source import Exchange, Pinned, Source
     from respool.io._transport import Outcome
+    from respool.io.errors import RemoteIOError
     from respool.io.file import ReadRequest
 
 #: Statuses by which servers refuse a HEAD for what they'd let a GET have: presigned URLs, old servers.
@@ -35,9 +36,10 @@ _PROGRESS_STEP: Final = 64 << 10
 class SizeJob:
     """The question how large an object is: HEAD, or the first byte where HEAD doesn't tell."""
 
-    def __init__(self, source: Source, deadline: float | None) -> None:
+    def __init__(self, source: Source, deadline: float | None, expired: Callable[[], RemoteIOError]) -> None:
         self._source = source
         self._deadline = deadline
+        self._expired = expired
         self._answer: Described | None = None
         self._first: Exchange | None = self._ask(source.address, "HEAD")
 
@@ -70,7 +72,7 @@ class SizeJob:
         """Take an answer, or ask again elsewhere or in another way."""
         verdict, head = outcome.verdict, piece.method == "HEAD"
         if outcome.failure is not None:
-            raise self._source.failed(piece, outcome.failure, 0)
+            raise self._source.failed(piece, outcome.failure, 0, self._expired)
         if isinstance(verdict, Redirect):
             return [self._ask(self._source.follow(piece, verdict), piece.method)]
         if isinstance(verdict, Described):
@@ -108,18 +110,28 @@ class ReadJob:
         What to read; its view is released here.
     tally : Tally
         The read's stats.
+    expired : callable
+        Makes the error of a read that took too long.
     whole : bool
         Make it a single task: a server that sends the whole object to every request is
         better asked once.
     """
 
     def __init__(
-        self, source: Source, pinned: Pinned, request: ReadRequest, tally: Tally, *, whole: bool
+        self,
+        source: Source,
+        pinned: Pinned,
+        request: ReadRequest,
+        *,
+        tally: Tally,
+        expired: Callable[[], RemoteIOError],
+        whole: bool,
     ) -> None:
         self._source = source
         self._pinned = pinned
         self._request = request
         self._tally = tally
+        self._expired = expired
         self._task_size = request.length if whole else source.config.task_size
         self._sequential = pinned.size is None
         self._tasks = self._plan(0)
@@ -173,7 +185,7 @@ class ReadJob:
             wire_bytes=outcome.wire_bytes, reused=outcome.reused, protocol=outcome.protocol, peer=outcome.peer
         )
         if outcome.failure is not None:
-            raise self._source.failed(piece, outcome.failure, outcome.received)
+            raise self._source.failed(piece, outcome.failure, outcome.received, self._expired)
         if isinstance(verdict, Redirect):
             return [self._ask(task, self._source.follow(piece, verdict))]
         if isinstance(verdict, Refuse):

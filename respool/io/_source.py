@@ -7,6 +7,7 @@ into exceptions that name the object and the range.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from respool.io.plan import Task
 
 AGENT: Final = f"respool/{__version__}"
+#: Seconds by which libcurl's clock may come before the deadline that it was given.
+_EARLY: Final = 0.05
 
 
 class Pinned:
@@ -155,8 +158,13 @@ class Source:
         kind = ObjectChangedError if refuse.fault is Fault.CHANGED else RangeIntegrityError
         return kind(reason, **where)
 
-    def failed(self, exchange: Exchange, failure: Failure, got: int) -> RemoteIOError:
-        """Return the error for a transfer that didn't end properly."""
+    def failed(
+        self, exchange: Exchange, failure: Failure, got: int, expired: Callable[[], RemoteIOError]
+    ) -> RemoteIOError:
+        """Return the error for a transfer that didn't end properly; `expired` makes that of a deadline."""
+        late = exchange.deadline is not None and time.monotonic() > exchange.deadline - _EARLY
+        if failure.kind is FailureKind.TIMEOUT and late:
+            return expired()
         text = failure.text + self._elsewhere(exchange)
         where = self._where(exchange)
         if "offset" in where:

@@ -138,13 +138,10 @@ class RemoteFile(File):
     def _ask_size(self) -> Described:
         timeout = self._session.config.timeout
         deadline = None if timeout is None else time.monotonic() + timeout
+        expired = partial(self._open_expired, timeout)
+        job = SizeJob(self._source, deadline, expired)
         future: Awaited[Described] = Awaited()
-        return self._session._begin(  # noqa: SLF001 - sessions run their files' operations
-            SizeJob(self._source, deadline),
-            future,
-            deadline=deadline,
-            expired=partial(self._open_expired, timeout),
-        ).wait()
+        return self._session._begin(job, future, deadline=deadline, expired=expired).wait()  # noqa: SLF001 - sessions run their files' operations
 
     def _open_expired(self, timeout: float | None) -> ReadTimeoutError:
         return ReadTimeoutError(f"opening it took longer than {timeout:g} s", url=self._name)
@@ -175,10 +172,9 @@ class RemoteFile(File):
         return self._run(request, ReadFuture(tally), tally).wait()
 
     def _run(self, request: ReadRequest, future: ReadFuture, tally: Tally) -> Operation[Exchange, int]:
-        job = ReadJob(self._source, self._pinned, request, tally, whole=self._whole)
-        return self._session._begin(  # noqa: SLF001 - sessions run their files' operations
-            job, future, deadline=request.deadline, expired=partial(self._expired, request)
-        )
+        expired = partial(self._expired, request)
+        job = ReadJob(self._source, self._pinned, request, tally=tally, expired=expired, whole=self._whole)
+        return self._session._begin(job, future, deadline=request.deadline, expired=expired)  # noqa: SLF001 - sessions run their files' operations
 
     def _nothing(self) -> ReadFuture:
         tally = Tally(self._source.transport.name)

@@ -165,6 +165,47 @@ def test_endless_head(serve: Callable[..., RangeServer], session: Session, line:
     assert server.sent - before < 16 << 20
 
 
+def test_head_of_medium_size(serve: Callable[..., RangeServer], session: Session) -> None:
+    """R21: the limit is this library's own: 60 KiB of fields are read, 70 KiB are refused, however many lines and heads."""
+    for filler, fits in (("X: " + "a" * 61_000, True), ("X: " + "a" * 71_000, False)):
+        lines = ["HTTP/1.1 206 Partial Content", filler, "Content-Range: {range}", "Content-Length: {length}"]
+        with session.open(serve(lies.raw_head(*lines)).url) as file:
+            if fits:
+                assert file.read(offset=5, size=10) == CONTENT[5:15]
+                continue
+            with pytest.raises(RangeIntegrityError, match="a head of more than 65536 bytes"):
+                file.read(offset=5, size=10)
+    many = ["HTTP/1.1 103 Early Hints", "X: " + "a" * 9_000, ""] * 8
+    server = serve(
+        lies.raw_head(*many, "HTTP/1.1 206 OK", "Content-Range: {range}", "Content-Length: {length}")
+    )
+    with session.open(server.url) as file, pytest.raises(RangeIntegrityError, match="more than 65536"):
+        file.read(offset=5, size=10)
+
+
+def test_endless_trailers(serve: Callable[..., RangeServer], session: Session) -> None:
+    """R21: trailers without end are broken off; every byte of the range has come by then."""
+
+    def lie(exchange: Exchange) -> None:
+        first, last = exchange.wanted
+        exchange.head(
+            "206 Partial Content",
+            f"Content-Range: bytes {first}-{last}/{TOTAL}",
+            "Transfer-Encoding: chunked",
+        )
+        exchange.send(*lies.chunks(exchange.part()), b"0\r\n")
+        while True:
+            exchange.send(b"X-Trailer: 1\r\n" * 64)
+
+    server = serve(lie)
+    with session.open(server.url) as file:
+        before = server.sent
+        with pytest.raises(RangeIntegrityError):
+            file.read(offset=5, size=1000)
+    server.wait_closed()
+    assert server.sent - before < 16 << 20
+
+
 def test_switch_of_protocols(serve: Callable[..., RangeServer], session: Session) -> None:
     """R20: a 101 that nobody asked for isn't an interim answer."""
 

@@ -247,3 +247,23 @@ def test_stats_of_a_local_read(session: Session, path: Path) -> None:
         assert (future.stats.tries, future.stats.wire_bytes, future.stats.reused) == (1, 0, 0)
         assert (future.stats.protocol, future.stats.transport, future.stats.peer) == ("file", "local", None)
         assert future.stats.seconds > 0
+
+
+def test_a_descriptor_that_closes(path: Path) -> None:
+    """R49: a descriptor that's being closed takes no new user, and is closed once, by the last one."""
+    descriptor = module._Descriptor(os.open(path, os.O_RDONLY))
+    number = descriptor.fd
+    assert descriptor.use("one")
+    assert descriptor.use("other")
+    descriptor.close()
+    assert not descriptor.use("third")
+    descriptor.leave("one")
+    os.fstat(number)
+    descriptor.leave("one")
+    os.fstat(number)
+    descriptor.leave("other")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    descriptor.close()
+    descriptor.leave("other")
+    assert descriptor.fd == -1
