@@ -21,10 +21,10 @@ from respool.pool import ResourcePool
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from respool.bound import BoundPool
     from respool.buffers.host import Allocator
     from respool.lease import Lease
     from respool.observers import PoolObserver
-    from respool.pool import BoundPool
     from respool.stats import PoolStats
 
 DEFAULT_BUFFER_SIZE = 4 << 20
