@@ -17,6 +17,7 @@ from respool.curl._exchange import TransferError, exchange, facts_of
 from respool.errors import PoolClosedError, PoolTimeoutError
 from respool.io._head import MalformedHeadError, ResponseHead, content_length
 from respool.io._transport import Failure, FailureKind, Outcome
+from respool.io.errors import ReadTimeoutError
 from respool.io.verdict import Accept, Described, Redirect, Refuse
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class EasyTransport:
             return self._handles.lease(fetch.origin, timeout=left)
         except PoolClosedError:
             raise ValueError("the session is closed") from None
+        except PoolTimeoutError as error:
+            raise ReadTimeoutError(f"no handle came free in time: {error}", url=fetch.url) from None
 
     def _try(self, lease: EasyLease, fetch: Fetch, owner: Owner[Any]) -> Outcome:
         """Make an exchange, again on a new connection where an old one turned out to be spoilt."""
@@ -107,7 +110,7 @@ class EasyTransport:
         lease.discard()
         try:
             another = self._lease(fetch)
-        except PoolTimeoutError:
+        except ReadTimeoutError:
             return answer.outcome
         try:
             return self._perform(another, fetch, owner, fresh=True).outcome

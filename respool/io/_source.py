@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from respool._version import __version__
 from respool.curl.origin import Origin, redact
+from respool.io._fork import renew_in_child
 from respool.io._redirect import Address, follow
 from respool.io._transport import FailureKind, Fetch
 from respool.io.errors import (
@@ -45,10 +47,22 @@ class Pinned:
     may be called from any thread.
     """
 
-    def __init__(self, size: int | None, validator: Validator) -> None:
+    def __init__(self, size: int | None, validator: Validator, *, whole: bool = False) -> None:
+        # Guards the three below.
         self._lock = threading.Lock()
         self._size = size
         self._validator = validator
+        self._whole = whole
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Begin with a lock that nobody holds; what is known stays known."""
+        self._lock = threading.Lock()
+
+    @property
+    def whole(self) -> bool:
+        """Whether the server is known to send the whole object, whatever is asked for."""
+        return self._whole
 
     @property
     def size(self) -> int | None:
@@ -87,6 +101,7 @@ class Pinned:
             if isinstance(verdict, Accept):
                 self._validator = self._validator or verdict.validator
                 self._size = verdict.total if self._size is None else self._size
+                self._whole = self._whole or head.status == HTTPStatus.OK
             return verdict
 
     def learn_end(self, end: int) -> None:

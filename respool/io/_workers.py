@@ -11,12 +11,12 @@ finishes everything that was queued.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Final
+
+from respool.io._fork import renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -61,7 +61,7 @@ class Workers:
         self._most = threads
         self._name = name
         self._reset()
-        _instances.add(self)
+        renew_in_child(self)
 
     def _reset(self) -> None:
         # Guards everything below.  Nothing slow and no foreign code runs under it.
@@ -74,7 +74,7 @@ class Workers:
         self._idle = 0
         self._closed = False
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """Begin anew in a child: the threads are gone, and the lock may be held by one of them."""
         # The parent's jobs stay referenced: letting them go could run anyone's finalisers here.
         self._inherited = self._lanes
@@ -190,6 +190,11 @@ class Workers:
             if not lane.running and not lane.jobs and self._lanes.get(lane.key) is lane:
                 del self._lanes[lane.key]
 
+    @property
+    def includes_me(self) -> bool:
+        """Whether the calling thread is one of them."""
+        return threading.current_thread() in self._threads
+
     def close(self, timeout: float | None = None) -> bool:
         """Drop what is queued, refuse more, and wait for the jobs that run.
 
@@ -219,14 +224,3 @@ class Workers:
         for thread in threads:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in threads)
-
-
-_instances: weakref.WeakSet[Workers] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for workers in list(_instances):
-        workers._after_fork()  # noqa: SLF001 - this module's own class
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

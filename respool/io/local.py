@@ -15,6 +15,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from respool.io._fork import renew_in_child
 from respool.io._future import ReadFuture, Tally
 from respool.io._transport import Outcome
 from respool.io.errors import ObjectChangedError, RangeIntegrityError
@@ -44,6 +45,12 @@ class _Descriptor:
         self._lock = threading.Lock()
         self._users: set[object] = set()
         self._closing = False
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Begin with a lock that nobody holds, and without the reads that are the parent's."""
+        self._lock = threading.Lock()
+        self._inherited, self._users = self._users, set()
 
     def use(self, user: object) -> bool:
         """Keep it open for a user; False if it's closing already."""
@@ -249,6 +256,9 @@ class _Tracker:
         self._done = 0
 
     def raise_if_late(self) -> bool:
+        """Return False, or raise for a read that is to end before its time."""
+        if self._file.session.closed:
+            raise ValueError(f"the session was closed while reading: {self._file.name}")
         deadline = self._request.deadline
         if deadline is not None and time.monotonic() > deadline:
             raise self._file._expired(self._request)  # noqa: SLF001 - the same module

@@ -126,12 +126,9 @@ class RemoteFile(File):
         self._url = url
         self._name = redact(address.url)
         self._source = Source(address, session.config, session._transport())  # noqa: SLF001 - sessions own transports
-        # Whether the server is known to have no ranges.
-        self._whole = False
         if known is None and validator is None:
             described = self._ask_size()
-            self._pinned = Pinned(described.size, described.validator)
-            self._whole = not described.ranges and session.config.allow_full_response
+            self._pinned = Pinned(described.size, described.validator, whole=not described.ranges)
         else:
             self._pinned = Pinned(known, validator or NOTHING)
 
@@ -173,8 +170,11 @@ class RemoteFile(File):
 
     def _run(self, request: ReadRequest, future: ReadFuture, tally: Tally) -> Operation[Exchange, int]:
         expired = partial(self._expired, request)
-        job = ReadJob(self._source, self._pinned, request, tally=tally, expired=expired, whole=self._whole)
-        return self._session._begin(job, future, deadline=request.deadline, expired=expired)  # noqa: SLF001 - sessions run their files' operations
+        whole = self._pinned.whole and self._source.config.allow_full_response
+        job = ReadJob(self._source, self._pinned, request, tally=tally, expired=expired, whole=whole)
+        return self._session._begin(  # noqa: SLF001 - sessions run their files' operations
+            job, future, deadline=request.deadline, expired=expired
+        )
 
     def _nothing(self) -> ReadFuture:
         tally = Tally(self._source.transport.name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from respool.buffers import BufferPool, HostAllocator, PageAlignedAllocator
 from respool.errors import PoolTimeoutError
+from respool.io._fork import renew_in_child
 from respool.io._future import ReadFuture
 from respool.io._operation import Operation
 from respool.io._workers import Workers
@@ -53,6 +54,7 @@ class _Parts:
         self.handles: EasyHandlePool | None = None
         self.transport: Transport | None = None
         self._renew()
+        renew_in_child(self)
 
     def _renew(self) -> None:
         # Guards making the two above, and the set of what is under way.
@@ -65,12 +67,17 @@ class _Parts:
         self.inherited = self.live
         self._renew()
 
-    def end(self) -> None:
-        """Break off what is under way, and close everything."""
+    def break_off(self) -> list[Operation[Any, Any]]:
+        """Stop what is under way; return it, as it may take a while."""
         with self.lock:
             live = list(self.live)
         for operation in live:
             operation.stop(ValueError("the session was closed while reading"))
+        return live
+
+    def end(self) -> None:
+        """Break off what is under way, and close everything."""
+        self.break_off()
         self.workers.close(_PATIENCE)
         for pool in (self.handles, self.buffers):
             if pool is not None:
@@ -120,7 +127,6 @@ class Session:
         self._parts = _Parts(self.config)
         # For one that is dropped, and for the exit of the interpreter.
         self._finalizer = weakref.finalize(self, self._parts.end)
-        _sessions.add(self)
 
     def open(
         self,
@@ -158,7 +164,10 @@ class Session:
         when this returns.
         """
         self._closed = True
-        # Runs it once.
+        for operation in self._parts.break_off():
+            if not self._parts.workers.includes_me:
+                operation.abandon()
+        # Runs what it does once.
         self._finalizer()
 
     @property
@@ -243,7 +252,6 @@ class Session:
         return operation
 
 
-_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 _default: Session | None = None
 _default_lock = threading.Lock()
 _inherited: list[Session] = []
@@ -263,8 +271,6 @@ def default_session() -> Session:
 
 def _after_fork_in_child() -> None:
     global _default, _default_lock  # noqa: PLW0603 - the one of the process
-    for session in list(_sessions):
-        session._parts.after_fork()  # noqa: SLF001 - this module's own class
     _default_lock = threading.Lock()
     if _default is not None:
         # Kept: its end would say goodbye over the parent's connections.

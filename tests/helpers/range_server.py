@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from .threads import HANG_GUARD, wait_until
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
     from types import TracebackType
 
@@ -145,6 +146,7 @@ class RangeServer:
     head: Script = honest_head
     content: bytes = CONTENT
     etag: str = ETAG
+    tls: ssl.SSLContext | None = None
     asked: list[Asked] = field(default_factory=list)
     sent: int = 0
     """Bytes that the system has taken off the scripts' hands."""
@@ -180,8 +182,8 @@ class RangeServer:
 
     @property
     def origin(self) -> str:
-        """``http://127.0.0.1:PORT``."""
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        """``http://127.0.0.1:PORT``, or with https."""
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     @property
     def url(self) -> str:
@@ -228,16 +230,17 @@ class RangeServer:
                 self._threads.append(thread)
             thread.start()
 
-    def _serve(self, connection: socket.socket, number: int) -> None:
+    def _serve(self, raw: socket.socket, number: int) -> None:
+        connection = raw
         try:
-            with connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with connection.makefile("rb") as incoming:
-                    while (asked := _read_request(incoming.readline, number)) is not None:
-                        with self.lock:
-                            self.asked.append(asked)
-                        script = self.head if asked.method == "HEAD" else self.get
-                        script(Exchange(self, asked, connection))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = raw if self.tls is None else self._secure(raw)
+            with connection, connection.makefile("rb") as incoming:
+                while (asked := _read_request(incoming.readline, number)) is not None:
+                    with self.lock:
+                        self.asked.append(asked)
+                    script = self.head if asked.method == "HEAD" else self.get
+                    script(Exchange(self, asked, connection))
                 # The rest, until the other side closes: closing with bytes unread would reset
                 # the connection and lose what was sent.
         except (HangUp, OSError):
@@ -246,7 +249,19 @@ class RangeServer:
             self._errors.append(error)
         finally:
             with self.lock:
-                self._open.discard(connection)
+                self._open -= {raw, connection}
+
+    def _secure(self, raw: socket.socket) -> socket.socket:
+        """Do the handshake; from here on the connection is another object."""
+        assert self.tls is not None
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(raw)
+            connection = self.tls.wrap_socket(raw, server_side=True)
+            stack.pop_all()
+        with self.lock:
+            self._open.discard(raw)
+            self._open.add(connection)
+        return connection
 
 
 def _read_request(readline: Callable[[], bytes], number: int) -> Asked | None:

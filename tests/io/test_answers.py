@@ -67,6 +67,18 @@ def test_slice_of_whole_object(
     assert target.held == CONTENT[offset : offset + size]
 
 
+def test_server_that_turns_out_to_have_no_ranges(
+    serve: Callable[..., RangeServer], make_session: Callable[..., Session]
+) -> None:
+    """R02: a server that sent the whole object once is asked once for each further read."""
+    session = make_session(task_size=1000, concurrency=1, allow_full_response=True)
+    server = serve(lies.ignores_range)
+    with session.open(server.url) as file:
+        assert file.read(size=10) == CONTENT[:10]
+        assert file.read(offset=5, size=50_000) == CONTENT[5:50_005]
+    assert len(server.gets()) == 2
+
+
 def test_whole_object_that_says_it_is_a_part(
     serve: Callable[..., RangeServer], make_session: Callable[..., Session]
 ) -> None:

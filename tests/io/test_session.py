@@ -94,6 +94,21 @@ def test_close_from_a_callback(serve: Callable[..., RangeServer], session: Sessi
     assert session.closed
 
 
+@pytest.mark.parametrize("kind", ["remote", "local"])
+def test_close_from_progress(
+    serve: Callable[..., RangeServer], session: Session, tmp_path: Path, kind: str
+) -> None:
+    """U32: a session may be closed by the progress callback of a read, which ends then."""
+    path = tmp_path / "x"
+    path.write_bytes(CONTENT * 40)
+    with session.open(serve(content=CONTENT * 40).url if kind == "remote" else path) as file:
+        memory = bytearray(file.size or 0)
+        with pytest.raises(ValueError, match="session was closed while reading"):
+            file.read_into(memory, progress=lambda done, total: session.close())
+        memory.append(0)
+    assert session.closed
+
+
 def test_dropped_session(serve: Callable[..., RangeServer]) -> None:
     """U32: a session that is dropped without close warns, and its connections and threads end all the same."""
     server = serve()
@@ -214,6 +229,33 @@ def test_fork(serve: Callable[..., RangeServer], session: Session, tmp_path: Pat
         made = server.connections
         assert file.read(offset=7, size=1000) == CONTENT[7:1007]
         assert server.connections == made
+
+
+def test_fork_with_locks_held(serve: Callable[..., RangeServer], session: Session, tmp_path: Path) -> None:
+    """R48: a fork while other threads hold the reader's locks leaves none of them held in the child."""
+    path = tmp_path / "x"
+    path.write_bytes(CONTENT)
+    with session.open(serve().url) as remote, session.open(path) as local:
+        assert isinstance(remote, RemoteFile)
+        assert isinstance(local, LocalFile)
+        parts = session._parts
+
+        def child() -> bool:
+            right = remote.read(size=10) == local.read(size=10) == CONTENT[:10]
+            right = right and local.pread(bytearray(5)).result() == 5
+            local.close()
+            session.close()
+            return right
+
+        with (
+            remote._pinned._lock,
+            local._descriptor._lock,
+            parts.lock,
+            parts.workers._lock,
+            module._default_lock,
+        ):
+            assert in_child(child)
+        assert remote.read(size=10) == local.read(size=10)
 
 
 def test_default_session_of_a_child(serve: Callable[..., RangeServer]) -> None:
