@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import threading
@@ -20,8 +21,8 @@ from respool import (
     ResourcePool,
 )
 from tests.helpers.checkpoints import every_checkpoint
-from tests.helpers.invariants import assert_quiet
-from tests.helpers.resources import Factory
+from tests.helpers.invariants import assert_quiet, assert_within
+from tests.helpers.resources import Factory, Thing
 from tests.helpers.storms import SignalStorm, weather
 from tests.helpers.threads import Threads, wait_until_queued
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from respool import Lease
-    from tests.helpers.resources import MakePool, Thing
+    from tests.helpers.resources import MakePool
 
     Operation = Callable[[ResourcePool[Any, Thing]], object]
 
@@ -80,22 +81,20 @@ def use_close(pool: ResourcePool[Any, Thing]) -> None:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "stats": lambda pool: pool.stats(),
-    "stats of a key": lambda pool: pool.stats("A"),
+    "stats": lambda pool: (pool.stats(), pool.stats("A")),
     "lease": use_lease,
     "another key": use_another_key,
-    "try_lease": lambda pool: pool.try_lease("A").release(),
     "discard": use_discard,
     "timeout": use_timeout,
     "clear": lambda pool: pool.clear(),
-    "clear of a key": lambda pool: pool.clear("A"),
     "bind": lambda pool: pool.bind("C"),
     "close": use_close,
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("end", ["release", "discard", "detach", "fast release", "fast discard"])
+@pytest.mark.parametrize("end", ["release", "discard", "detach", "fast release"])
 def test_giving_back_at_every_point(operation: str, end: str) -> None:
     """P77, P78, G5: whatever it interrupts, a release works at once or is done when that call lets go."""
     for visit in every_checkpoint():
@@ -127,6 +126,7 @@ def test_giving_back_at_every_point(operation: str, end: str) -> None:
             assert factory.alive == stats.detached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_acquiring_at_every_point(operation: str) -> None:
     """G5: an acquire from a handler works, or is PoolReentrancyError where it interrupts the locked section."""
@@ -156,6 +156,7 @@ def test_acquiring_at_every_point(operation: str) -> None:
             assert factory.alive == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["clear", "close", "stats"])
 @pytest.mark.parametrize("operation", ["stats", "lease", "another key", "clear"])
 def test_other_calls_at_every_point(operation: str, inner: str) -> None:
@@ -236,9 +237,16 @@ def test_a_handler_serves_another_thread_s_wait(make_pool: MakePool, end: str) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(60, method="thread")
-def test_handlers_that_use_the_pool_by_the_thousand(make_pool: MakePool, factory: Factory) -> None:
+def test_handlers_that_use_the_pool_by_the_thousand(make_pool: MakePool) -> None:
     """P78: 3000 handlers that lease, release and discard while the main thread does the same, all at its limits."""
-    pool = make_pool(max_size=4)
+    numbers = itertools.count(1)
+
+    def destroy(key: object, thing: Thing) -> None:
+        assert thing.alive
+        thing.alive = False
+
+    # Hooks without a lock: a handler that interrupts a hook may itself come to run one.
+    pool = make_pool(create=lambda key: Thing(key, next(numbers)), destroy=destroy, max_size=4)
     kept: list[Lease[Any, Thing]] = []
     refused = served = 0
 
@@ -270,7 +278,7 @@ def test_handlers_that_use_the_pool_by_the_thousand(make_pool: MakePool, factory
                 assert first.alive
                 assert thing.alive
                 pool.release(thing)
-            pool.stats()
+            assert_within(pool.stats(), pool.limits)
             pool.lease("B", timeout=30).discard()
     while kept:
         kept.pop().release()
@@ -278,7 +286,7 @@ def test_handlers_that_use_the_pool_by_the_thousand(make_pool: MakePool, factory
     assert served > 0
     stats = assert_quiet(pool, keys="AB", leased=0)
     assert stats.leaked == 0
-    assert factory.most_alive <= 4
+    assert sum(stats.hook_errors.values()) == 0
 
 
 class Garbage:
