@@ -31,6 +31,8 @@ from respool._slot import CONDEMNED, CREATING, GONE, QUARANTINED, READY
 from respool.stats import HOOKS, REASONS
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from respool._rows import Row, Ticket
     from respool._slot import Guard, Record
 
@@ -255,7 +257,7 @@ class Accounts:
 
     # -- who is next -----------------------------------------------------------------------------------
 
-    def match(self, condemned: list[Guard]) -> None:
+    def match(self, condemned: deque[Guard]) -> None:
         """Serve, in order of arrival, everybody who can be served.
 
         The guards of idle resources that must go to make room are appended to `condemned`: just as many as
@@ -266,6 +268,8 @@ class Accounts:
             seq, row = ready[0]
             ticket = next(iter(row.queue.values()), None)
             if ticket is None:
+                row.gate = row.calm_gate  # once more: whoever took the last one out may have been cut short
+                row.due = row.calm_due
                 row.where = OUT
                 heappop(ready)
             elif ticket.seq != seq:  # the head has left, or one that came back is the head: repair
@@ -309,7 +313,7 @@ class Accounts:
             self.max_cost is None or self.cost + cost <= self.max_cost
         )
 
-    def _make_room(self, row: Row, cost: int, condemned: list[Guard]) -> None:
+    def _make_room(self, row: Row, cost: int, condemned: deque[Guard]) -> None:
         # What is on its way out already comes back by itself.
         rooms = 0 if self.max_size is None else self.size + 1 - self.max_size - self.destroying
         costs = 0 if self.max_cost is None else self.cost + cost - self.max_cost - self.destroying_cost

@@ -73,8 +73,7 @@ class Acquiring(Queueing):
             if hand.own is not None:
                 record = hand.own.record
                 hand.own = None  # its finaliser takes the ticket out of line, or gives the room back
-                self.inbox.append([UNUSED, record.row])
-            self.pump()
+                self.post(UNUSED, record.row)
 
     # -- validating ------------------------------------------------------------------------------------
 
@@ -154,8 +153,7 @@ class Acquiring(Queueing):
             silence(hand.own)
             hand.own = None
             if not record.row.size:
-                self.inbox.append([UNUSED, record.row])
-                self.pump()
+                self.post(UNUSED, record.row)
 
     def _cost_of(self, lane: Lane) -> int:
         hook = self.hooks.cost

@@ -172,6 +172,15 @@ class Engine(ABC):
             if work:
                 self.act(work)
 
+    def post(self, kind: str, subject: object) -> None:
+        """Put an entry into the inbox and see that it's booked, even if an interrupt comes in between."""
+        try:
+            self.inbox.append([kind, subject])
+            self.pump()
+        except BaseException:
+            self.pump()
+            raise
+
     def pump(self) -> None:
         """Book what is in the inbox and serve who can be served, unless somebody else is at it and will see to it."""
         try:
@@ -279,6 +288,11 @@ class Engine(ABC):
             else:
                 accounts.stir(row)
                 entry[1] = None
+                use = row.use
+                if use.last is not row:
+                    use.last = row
+                    use.tick += 1
+                record.stamp = use.tick
                 row.idle.append(subject)
         elif kind is GOING:
             accounts.going(subject)

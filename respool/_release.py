@@ -42,16 +42,15 @@ class Releasing(Losses):
         if self.hooks.reset is not None and not self._reset(guard, record):
             return
         row = record.row
-        use = row.use
-        if use.last is not row:
-            use.last = row
-            use.tick += 1
-        record.stamp = use.tick
         record.holder = None
         if self.gate or row.queue or self.limits.max_idle is not None or record.lane is not row:
-            self.inbox.append([RETURNED, guard])
-            self.pump()
+            self.post(RETURNED, guard)
         else:
+            use = row.use
+            if use.last is not row:
+                use.last = row
+                use.tick += 1
+            record.stamp = use.tick
             row.idle.append(guard)
 
     def _reset(self, guard: Guard, record: Record) -> bool:
@@ -101,9 +100,8 @@ class Releasing(Losses):
         try:
             self.unregister(record)
         finally:
-            self.inbox.append([DETACHED, record])
+            self.post(DETACHED, record)
         silence(guard)
-        self.pump()
 
     def _abandon(self, guard: Guard, record: Record) -> None:
         """Let go of a resource whose pool was dropped without close: no hook is run any more."""
@@ -128,13 +126,11 @@ class Releasing(Losses):
                 some = bool(work.condemned)
                 while work.condemned:
                     try:
-                        self._destroy(work.condemned[-1])
+                        self._destroy(work.condemned[0])
                     except BaseException as error:  # noqa: BLE001 - no Exception; raised below, when all is done
                         interrupt = error
-                    if (
-                        work.condemned[-1].record.phase is not CONDEMNED
-                    ):  # else the interrupt came before anything
-                        work.condemned.pop()
+                    if work.condemned[0].record.phase is not CONDEMNED:  # else the interrupt came too early
+                        work.condemned.popleft()
                 work.rubbish.clear()
                 while work.rows:
                     self.keys.forget(work.rows.pop())
@@ -165,9 +161,12 @@ class Releasing(Losses):
         hooks = self.hooks
         failure: BaseException | None = None
         booked = False
+        # Look and take in one line: after an interrupt, a guard may be in two lists of what is to be destroyed.
+        if record.phase is not CONDEMNED:
+            return
+        record.phase = DESTROYING
         try:
             record.guard = None
-            record.phase = DESTROYING
             if hooks.destroy is not None:
                 hooks.enter(record)
                 try:

@@ -53,6 +53,8 @@ class Sleeper:
             while True:
                 notes.extend(iter(self.bell.get_nowait, None))
         except Empty:
+            pass
+        finally:
             self.bell.put(None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from respool._rows import SHUT, Row
@@ -62,7 +63,7 @@ class Work:
     __slots__ = ("condemned", "events", "rows", "rubbish")
 
     def __init__(self) -> None:
-        self.condemned: list[Guard] = []  # to be destroyed; each guard's record says why
+        self.condemned: deque[Guard] = deque()  # to be destroyed; each guard's record says why
         self.events: list[tuple[Any, ...]] = []  # for `Hooks.tell`
         self.rows: list[Lane] = []  # dropped: to be taken out of the cache of keys
         self.rubbish: list[object] = []  # whose last reference may be here
