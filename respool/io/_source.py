@@ -126,6 +126,15 @@ class Source:
         self.address = address
         self.config = config
         self.transport = transport
+        self._origin = self._origin_of(address)
+
+    def _origin_of(self, address: Address) -> Origin:
+        return Origin.of_split(
+            address.parts,
+            proxy=self.config.proxy,
+            ca_bundle=self.config.ca_bundle,
+            credential=address.credential,
+        )
 
     def exchange(
         self,
@@ -144,12 +153,8 @@ class Source:
             headers = (("User-Agent", AGENT), *headers)
         return Exchange(
             url=address.url,
-            origin=Origin.of_split(
-                address.parts,
-                proxy=self.config.proxy,
-                ca_bundle=self.config.ca_bundle,
-                credential=address.credential,
-            ),
+            # Made once for the file's own address: that's where nearly all requests go.
+            origin=self._origin if address is self.address else self._origin_of(address),
             method=method,
             headers=(("Accept-Encoding", "identity"), *fields, *headers),
             judge=judge,
