@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from respool.lease import Lease
-    from respool.pool import BoundPool, ResourcePool
+    from respool.bound import BoundPool
+from respool.pool import ResourcePool
 
     from .origin import Origin
 

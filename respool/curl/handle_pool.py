@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from respool.observers import PoolObserver
-    from respool.pool import BoundPool
+    from respool.bound import BoundPool
     from respool.stats import PoolStats
 
 Target: TypeAlias = str | Origin
