@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.helpers.resources import Factory, MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 COUNTS = ["max_size", "max_per_key", "max_idle", "max_cost", "max_waiters"]
 TIMEOUTS: list[tuple[Any, type[Exception]]] = [
     (-1, ValueError),

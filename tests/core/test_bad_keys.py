@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.helpers.resources import MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 class Box:
     """Unhashable."""

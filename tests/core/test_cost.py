@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from respool import ResourcePool
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 class Charge:
     """A cost function for keys of the form ("name", cost), with a watch over what exists by its books."""

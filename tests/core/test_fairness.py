@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from respool import PoolTimeoutError
 from tests.helpers.callers import Callers
 from tests.helpers.gates import Gate
@@ -16,6 +18,8 @@ from tests.helpers.threads import (
 
 if TYPE_CHECKING:
     from tests.helpers.resources import Factory, MakePool
+
+pytestmark = pytest.mark.usefixtures("no_backstop")
 
 
 def test_first_come_first_served(make_pool: MakePool) -> None:

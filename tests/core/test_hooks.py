@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 #: Not subclasses of Exception: what a careless ``except Exception`` lets through.
 INTERRUPTS = [KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit]
 

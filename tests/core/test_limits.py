@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_resources_in_creation_count(make_pool: MakePool, factory: Factory) -> None:
     """P01: with 16 callers and room for two, no third resource is even begun."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 class Probe:
     """Has another thread ask the pool while a hook of this thread is running.

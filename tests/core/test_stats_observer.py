@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 REASONS = {"discarded", "invalid", "idle", "lifetime", "evicted", "surplus", "cleared", "closed", "leaked"}
 HOOKS = {"create", "destroy", "validate", "reset", "cost", "max_per_key", "when", "observer"}
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_timeout_zero_is_one_attempt(make_pool: MakePool, recorder: Recorder) -> None:
     """P08: timeout=0 takes an idle one or creates where there is room, and never queues."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 @pytest.mark.parametrize("kind", ["release", "discard"])
 def test_a_timeout_in_the_moment_of_a_release(make_pool: MakePool, kind: str) -> None:
