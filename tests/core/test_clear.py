@@ -9,6 +9,7 @@ import pytest
 from respool import ALL, InvalidReleaseError
 from tests.helpers.gates import Gate
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, run_together, wait_until_queued
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def test_the_room_of_a_cleared_lease_serves_a_waiter(make_pool: MakePool) -> Non
         wait_until_queued(pool, 1)
         assert pool.clear() == 0
         lease.release()
-        new = waiting.result()
+        new = woken(waiting)
         assert new.resource.number == 2
         new.release()
     assert_quiet(pool, leased=0, idle=1)
@@ -138,7 +139,7 @@ def test_clear_frees_room_for_a_waiter_on_another_key(make_pool: MakePool, facto
         wait_until_queued(pool, 1)
         gate.open()
         assert clearing.result() == 2
-        assert waiting.result().resource.key == "B"
+        assert woken(waiting).resource.key == "B"
         assert (pool.stats("A").size, pool.stats("A").cost) == (0, 0)
         waiting.result().release()
     stats = assert_quiet(pool, keys=["A", "B"], leased=0, idle=1)

@@ -11,6 +11,7 @@ import pytest
 from respool import InvalidReleaseError, PoolClosedError, PoolTimeoutError
 from tests.helpers.gates import Gate
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, wait_asleep, wait_until_queued
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_close_wakes_all_waiters_at_once(make_pool: MakePool, recorder: Recorder
         assert not closing.ended
         for lease in leases:
             lease.release()
-        closing.result()
+        woken(closing)
     assert sorted(recorder.details("waited", 1)) == ["closed"] * 6
     stats = assert_quiet(pool, leased=0, idle=0)
     assert (stats.waits, stats.timeouts) == (6, 0)
@@ -154,7 +155,7 @@ def test_close_gives_up_and_may_be_called_again(make_pool: MakePool, factory: Fa
         closing = threads.start(pool.close)
         assert not closing.ended
         lease.release()
-        closing.result()
+        woken(closing)
     assert factory.numbers_destroyed() == [2, 1]
 
 
@@ -226,7 +227,7 @@ def test_close_waits_for_the_fast_tier(make_pool: MakePool) -> None:
     with Threads() as threads:
         closing = threads.start(pool.close)
         pool.release(thing)
-        closing.result()
+        woken(closing)
     assert not thing.alive
 
 

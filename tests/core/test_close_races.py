@@ -9,6 +9,7 @@ import pytest
 from respool import PoolClosedError
 from tests.helpers.gates import Gate, RemoteHook
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, run_together, wait_asleep, wait_until
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def test_a_create_under_way_ends_in_destroy(make_pool: MakePool, factory: Factor
         assert isinstance(leasing.error(), PoolClosedError)
         assert isinstance(acquiring.error(), PoolClosedError)
         if waits:
-            closing.result()
+            woken(closing)
         assert sorted(factory.numbers_destroyed()) == [1, 2]
     assert_quiet(pool, leased=0, idle=0)
 
@@ -78,7 +79,7 @@ def test_a_validate_under_way_ends_in_destroy(make_pool: MakePool, factory: Fact
         gate.open()
         assert isinstance(leasing.error(), PoolClosedError)
         if waits:
-            closing.result()
+            woken(closing)
         assert factory.numbers_destroyed() == [1]
     assert_quiet(pool, leased=0, idle=0)
 

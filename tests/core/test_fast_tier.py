@@ -9,6 +9,7 @@ import pytest
 
 from respool import BoundPool, InvalidReleaseError, PoolClosedError, PoolTimeoutError
 from tests.helpers.invariants import assert_quiet, assert_within
+from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, run_together, wait_until_queued
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_discard_frees_the_room_for_a_waiter(make_pool: MakePool, factory: Facto
         waiting = threads.start(pool.acquire, "k")
         wait_until_queued(pool, 1)
         pool.discard(thing)
-        new = waiting.result()
+        new = woken(waiting)
     assert factory.destroyed == [thing]
     assert new is not thing
     pool.release(new)

@@ -22,6 +22,7 @@ from respool import (
 )
 from tests.helpers.checkpoints import every_checkpoint
 from tests.helpers.invariants import assert_quiet, assert_within
+from tests.helpers.promptly import woken
 from tests.helpers.resources import Factory, Thing
 from tests.helpers.storms import SignalStorm, weather
 from tests.helpers.threads import Threads, wait_until_queued
@@ -113,7 +114,7 @@ def test_giving_back_at_every_point(operation: str, end: str) -> None:
             if not visit.reached:
                 give_back()
             assert pool.stats().leased == 0
-            pool.clear("no such key")  # the next ordinary call, which a destroy may be left to
+            pool.clear()  # the next ordinary call, which a destroy may be left to
             stats = assert_quiet(pool)
             if "discard" in end:
                 assert not thing.alive
@@ -149,7 +150,7 @@ def test_acquiring_at_every_point(operation: str) -> None:
             for lease in got:
                 assert lease.resource.alive
                 lease.release()
-            pool.clear("no such key")
+            pool.clear()
             assert_quiet(pool, leased=0)
             pool.close()
             assert factory.misuse == []
@@ -181,7 +182,7 @@ def test_other_calls_at_every_point(operation: str, inner: str) -> None:
                 visit.run(lambda p=pool: OPERATIONS[operation](p), lambda p=pool: call(p))
             except PoolClosedError:
                 assert inner == "close"
-            pool.clear("no such key")
+            pool.clear()
             assert_quiet(pool, leased=0)
             pool.close()
             assert factory.misuse == []
@@ -227,7 +228,7 @@ def test_a_handler_serves_another_thread_s_wait(make_pool: MakePool, end: str) -
             waiting = threads.start(pool.lease, "A")
             wait_until_queued(pool, 1)
             os.kill(os.getpid(), signal.SIGUSR1)
-            lease = waiting.result()
+            lease = woken(waiting)
             assert lease.resource.number == (1 if end == "release" else 2)
             lease.release()
     finally:

@@ -11,6 +11,7 @@ import pytest
 from respool import PoolObserver
 from tests.helpers.gates import RemoteHook
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.recorder import Recorder
 from tests.helpers.storms import weather
 from tests.helpers.threads import Threads, wait_until_queued
@@ -138,7 +139,7 @@ def test_validate_is_interrupted_while_others_wait(
         wait_until_queued(pool, 1)
         call.raises(kind("validate"))
         assert isinstance(first.error(), kind)
-        second.result().release()
+        woken(second).release()
     factory.before.clear()
     assert_whole(pool, 1)
 
@@ -165,7 +166,7 @@ def test_reset_raises(make_pool: MakePool, factory: Factory, kind: type[BaseExce
             let_out(error, lambda: lease.__exit__(None, None, None))
         else:
             let_out(error, lease.release)
-        assert waiting.result().resource.number == 2
+        assert woken(waiting).resource.number == 2
         waiting.result().release()
     assert factory.destroyed == [thing]
     assert recorder.details("destroyed") == ["invalid"]
@@ -258,7 +259,7 @@ def test_destroy_raises_while_others_wait(
         waiting = threads.start(pool.lease, "A")
         wait_until_queued(pool, 1)
         let_out(error, lease.discard)
-        waiting.result().release()
+        woken(waiting).release()
     assert_whole(pool, 1)
 
 

@@ -24,6 +24,7 @@ from respool import (
 )
 from tests.helpers.checkpoints import Interrupt, every_checkpoint
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory
 from tests.helpers.storms import weather
@@ -256,7 +257,7 @@ def test_an_interrupt_at_every_place_of_a_hand_over(end: str) -> None:
             except Interrupt:
                 give_back(pool, hand)
             hand.clear()
-            lease: Lease[Any, Thing] = waiting.result()
+            lease: Lease[Any, Thing] = woken(waiting)
             assert lease.resource.alive
             lease.release()
             other.release()
@@ -321,7 +322,7 @@ def test_ctrl_c_in_the_moment_of_the_hand_over(make_pool: MakePool, end: str, ot
             with pytest.raises(Interrupt):
                 pool.lease("A")
             for task in sending.result():
-                task.result()
+                woken(task)
     finally:
         signal.signal(signal.SIGUSR1, earlier)
     assert pool.stats().cancelled == 1
@@ -346,7 +347,7 @@ def test_an_asynchronous_exception_meets_the_hand_over(make_pool: MakePool, tier
         assert sent == 1
         held.release()  # its wake-up call is where the exception waits for it
         assert isinstance(first.error(), Interrupt)
-        second.result()
+        woken(second)
     assert_quiet(pool, leased=0)
     pool.lease("A", timeout=5).release()
     assert_quiet(pool, leased=0, idle=1)

@@ -12,6 +12,7 @@ import pytest
 
 from respool import LeaseLeakWarning, PoolTimeoutError
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, run_together, wait_until_queued
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def test_a_leak_wakes_a_waiter_although_nobody_calls(
         wait_until_queued(pool, 1)
         holders.clear()
         gc.collect()
-        lease = waiting.result()
+        lease = woken(waiting)
         assert lease.resource.number == 2
         assert factory.numbers_destroyed() == [1]
         lease.release()
@@ -224,7 +225,7 @@ def test_a_leak_ends_the_waiting_of_close(make_pool: MakePool, factory: Factory)
             pool.close(timeout=0)
         closing = threads.start(pool.close)
         leases.clear()
-        closing.result()
+        woken(closing)
     assert len(told) == 1
     assert factory.numbers_destroyed() == [1]
     stats = assert_quiet(pool, leased=0, idle=0)
@@ -273,7 +274,7 @@ def test_the_cost_of_a_leak_comes_back(make_pool: MakePool) -> None:
         waiting = threads.start(pool.lease, "big")
         wait_until_queued(pool, 1)
         leases.clear()
-        waiting.result().release()
+        woken(waiting).release()
     assert len(told) == 1
     stats = assert_quiet(pool, keys=["big", "k"], leased=0, idle=1)
     assert stats.cost == 10

@@ -17,6 +17,7 @@ from respool import (
     ResourcePool,
 )
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, wait_until_queued
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def test_detach_wakes_a_waiter(make_pool: MakePool) -> None:
         waiting = threads.start(pool.lease)
         wait_until_queued(pool, 1)
         thing = lease.detach()
-        new = waiting.result()
+        new = woken(waiting)
     assert new.resource is not thing
     new.release()
     assert_quiet(pool, leased=0, idle=1)
@@ -260,7 +261,7 @@ def test_detach_after_close_ends_the_waiting(make_pool: MakePool) -> None:
     with Threads() as threads:
         closing = threads.start(pool.close)
         thing = lease.detach()
-        closing.result()
+        woken(closing)
     assert thing.alive
     stats = assert_quiet(pool, leased=0, idle=0)
     assert (stats.detached, stats.destroyed) == (1, 0)
