@@ -179,10 +179,10 @@ def test_inherited_resources_are_never_finalised_in_the_child() -> None:
         gc.collect()
         assert ends == [], "finalised when the pool was dropped"
 
-    in_child(child)
-    names[0].release()
-    pools[0].release(names[1])
-    pools[0].close()
+    with pools[0]:
+        in_child(child)
+        names[0].release()
+        pools[0].release(names[1])
 
 
 def test_the_parent_notices_nothing(make_pool: MakePool, factory: Factory, recorder: Recorder) -> None:
