@@ -109,7 +109,7 @@ def test_giving_back_at_every_point(operation: str, end: str) -> None:
             lease = pool.lease("A")
             thing = lease.resource
             give_back = getattr(lease, end)
-        with visit:
+        with visit, pool:
             visit.run(lambda p=pool: OPERATIONS[operation](p), give_back)
             if not visit.reached:
                 give_back()
@@ -145,7 +145,7 @@ def test_acquiring_at_every_point(operation: str) -> None:
             except PoolClosedError:
                 assert operation == "close"
 
-        with visit:
+        with visit, pool:
             visit.run(lambda p=pool: OPERATIONS[operation](p), acquire)
             for lease in got:
                 assert lease.resource.alive
@@ -177,7 +177,7 @@ def test_other_calls_at_every_point(operation: str, inner: str) -> None:
 
     for visit in every_checkpoint():
         factory, pool = scene()
-        with visit:
+        with visit, pool:
             try:
                 visit.run(lambda p=pool: OPERATIONS[operation](p), lambda p=pool: call(p))
             except PoolClosedError:

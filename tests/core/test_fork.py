@@ -258,7 +258,7 @@ def test_fork_while_another_thread_is_stopped_anywhere(factory: Factory) -> None
     for visit in every_checkpoint(step=3):
         pool = ResourcePool(factory.create, factory.destroy, limits=PoolLimits(max_size=2))
         gate = Gate()
-        with visit, Threads() as threads:
+        with visit, pool, Threads() as threads:
             worker = threads.start(visit.run, lambda p=pool: fill_and_empty(p), gate.stop)
             while not gate.arrived and not worker.ended:
                 os.sched_yield()

@@ -101,25 +101,24 @@ def test_a_storm_of_signals(hooked: bool) -> None:  # noqa: FBT001
         options |= {"validate": factory.validate, "reset": factory.reset}
     pool = ResourcePool(factory.create, factory.destroy, limits=PoolLimits(max_size=2), **options)
     user = MainUser(pool, hands)
-    with weather(), Threads() as threads, SignalStorm(shield.handler, times=3000) as storm:
+    with weather(), pool:
+        with Threads() as threads, SignalStorm(shield.handler, times=3000) as storm:
 
-        def compete() -> None:
+            def compete() -> None:
+                while storm.blowing:
+                    with pool.lease("shared", timeout=30) as thing:
+                        hands.use(1, thing)
+
+            threads.start(compete)
             while storm.blowing:
-                with pool.lease("shared", timeout=30) as thing:
-                    hands.use(1, thing)
-
-        threads.start(compete)
-        while storm.blowing:
-            for work in (user.fast, user.leases, user.others):
-                shield.exposed(work)
-                user.give_back()
-            assert_within(pool.stats(), pool.limits)
-    assert shield.hits > 100
-    assert hands.errors == []
-    assert factory.misuse == []
-    with weather():
+                for work in (user.fast, user.leases, user.others):
+                    shield.exposed(work)
+                    user.give_back()
+                assert_within(pool.stats(), pool.limits)
+        assert shield.hits > 100
+        assert hands.errors == []
+        assert factory.misuse == []
         assert_whole(pool, 2, "mine", "shared")
-        pool.close()
 
 
 def stormy(pool: ResourcePool[Any, Thing], hands: Hands, me: int, *, fails: bool) -> Callable[[int], None]:
@@ -179,16 +178,16 @@ def test_a_storm_of_asynchronous_exceptions(kind: str) -> None:
                 return
             targets[me].exposed(partial(work, number))
 
-    with weather(), Threads() as threads:
-        workers = [threads.start(worker, me) for me in range(4)]
-        sent = fire_at(targets, 3000, until=lambda: any(task.ended for task in workers))
-        stop.set()
-    assert sent == 3000
-    assert sum(target.hits for target in targets) > 100
-    assert hands.errors == []
-    assert factory.misuse == []
-    factory.errors.clear()
-    with weather():
+    with weather(), pool:
+        with Threads() as threads:
+            workers = [threads.start(worker, me) for me in range(4)]
+            sent = fire_at(targets, 3000, until=lambda: any(task.ended for task in workers))
+            stop.set()
+        assert sent == 3000
+        assert sum(target.hits for target in targets) > 100
+        assert hands.errors == []
+        assert factory.misuse == []
+        factory.errors.clear()
         assert_within(pool.stats(), pool.limits)
         pool.clear()
         leases = [pool.lease(key, timeout=10) for key in "AAB"]
@@ -196,5 +195,4 @@ def test_a_storm_of_asynchronous_exceptions(kind: str) -> None:
         for lease in leases:
             lease.release()
         assert_quiet(pool, keys="AB", leased=0, idle=3)
-        pool.close()
     assert_quiet(pool, leased=0, idle=0)

@@ -188,7 +188,7 @@ def test_an_interrupt_at_every_place(use: Callable[..., None], hooked: bool) -> 
         for lease in [pool.lease("A"), pool.lease("A")]:
             lease.release()
         hand: list[Any] = []
-        with visit:
+        with visit, pool:
             try:
                 visit.run(lambda p=pool, h=hand: use(p, h), interrupt)
             except Interrupt:
@@ -215,7 +215,7 @@ def test_an_interrupt_at_every_place_of_a_wait(outcome: str) -> None:
             with contextlib.suppress(PoolTimeoutError, PoolClosedError):
                 pool.lease("A", timeout=0.001 if outcome == "timeout" else 5).release()
 
-        with visit:
+        with visit, pool:
             try:
                 visit.run(use, interrupt)
             except Interrupt:
@@ -249,7 +249,7 @@ def test_an_interrupt_at_every_place_of_a_hand_over(end: str) -> None:
             else:
                 getattr(hand[0], end)()
 
-        with visit, Threads() as threads:
+        with visit, pool, Threads() as threads:
             waiting = threads.start(pool.lease, "A")
             wait_until_queued(pool, 1)
             try:
