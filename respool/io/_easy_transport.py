@@ -136,7 +136,8 @@ class EasyTransport:
                 on_head=answer.on_head,
                 on_body=answer.on_body,
                 on_beat=answer.on_beat,
-                timeout=left,
+                # libcurl counts whole milliseconds; never too early, rather a little late.
+                timeout=None if left is None else left + 0.001,
                 low_speed=self._low_speed,
             )
         except _GiveUpError:

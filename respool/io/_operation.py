@@ -136,17 +136,17 @@ class Operation(Generic[W, R]):
         """Return the result, or raise the error; on an interrupt, stop everything first.
 
         When this raises KeyboardInterrupt or whatever a signal handler raised, no thread
-        writes to the destination any more.
+        writes to the destination any more.  An interrupt at the very entry of this
+        function is the caller's to see to, by `abandon`.
         """
         try:
             return self.future.result()
         except BaseException:
-            if not self.future.done():
-                self.abandon()
+            self.abandon()
             raise
 
     def abandon(self) -> None:
-        """Cancel, and wait until nothing writes any more, whatever interrupts come."""
+        """Cancel unless it's over, and wait until nothing writes any more, whatever interrupts come."""
         self._wait_over(CancelledError())
 
     def _wait_over(self, cause: BaseException) -> None:

@@ -7,8 +7,7 @@ what is read: a download to a pipe, a checksum.  It isn't part of the contract.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from respool.errors import PoolTimeoutError
 from respool.io._future import abandon
@@ -24,12 +23,19 @@ if TYPE_CHECKING:
     from respool.lease import Lease
 
 
-class _Ahead(NamedTuple):
-    """A block under way."""
+class _Block:
+    """A block under way.
 
-    lease: Lease[int, Buffer]
-    read: ReadFuture
-    length: int
+    It's among those under way before it has anything, so that an interrupt that comes
+    between two steps finds what the first has taken.
+    """
+
+    __slots__ = ("lease", "length", "read")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.lease: Lease[int, Buffer] | None = None
+        self.read: ReadFuture | None = None
 
 
 def blocks(
@@ -75,29 +81,30 @@ def blocks(
     at = checked_bytes("offset", offset)
     end = None if size is None else at + checked_bytes("size", size)
     clip(at, size, file.size)
-    under_way: deque[_Ahead] = deque()
-    with ExitStack() as stack:
-        stack.callback(_drop, under_way)
+    under_way: deque[_Block] = deque()
+    try:
         while True:
             # As long as it isn't known where the end is, one block at a time.
             most = 1 if file.size is None else ahead + 1
             while len(under_way) < most and _left(at, end, file.size) != 0:
-                block = _begin(file, at, _left(at, end, file.size), timeout, wait=not under_way)
-                if block is None:
+                if not _begin(file, under_way, at, _left(at, end, file.size), timeout):
                     break
-                under_way.append(block)
-                at += block.length
+                at += under_way[-1].length
             if not under_way:
                 return
             block = under_way[0]
+            assert block.read is not None  # noqa: S101 - it has begun
+            assert block.lease is not None  # noqa: S101 - likewise
             count = block.read.result()
             if count:
                 with block.lease.resource.view[:count] as view:
                     yield view
-            under_way.popleft()
             block.lease.release()
+            under_way.popleft()
             if count < block.length:
                 return
+    finally:
+        _drop(under_way)
 
 
 def _left(at: int, end: int | None, size: int | None) -> int | None:
@@ -106,25 +113,26 @@ def _left(at: int, end: int | None, size: int | None) -> int | None:
     return max(0, min(bounds)) if bounds else None
 
 
-def _begin(file: File, at: int, left: int | None, timeout: float | None, *, wait: bool) -> _Ahead | None:
-    """Begin to read a block into a pooled buffer; None where none can be had without waiting."""
+def _begin(file: File, under_way: deque[_Block], at: int, left: int | None, timeout: float | None) -> bool:
+    """Begin to read a block into a pooled buffer; False where none can be had without waiting."""
     pool = file.session.buffers
+    block = _Block(pool.buffer_size if left is None else min(pool.buffer_size, left))
+    first = not under_way
+    under_way.append(block)
     try:
-        lease = pool.lease(timeout=timeout) if wait else pool.try_lease()
+        block.lease = pool.lease(timeout=timeout) if first else pool.try_lease()
     except PoolTimeoutError as error:
         raise ReadTimeoutError(f"no buffer came free: {error}", url=file.name, offset=at) from None
-    if lease is None:
-        return None
-    length = pool.buffer_size if left is None else min(pool.buffer_size, left)
-    try:
-        return _Ahead(lease, file.pread(lease.resource, offset=at, size=length, timeout=timeout), length)
-    except BaseException:
-        lease.release()
-        raise
+    if block.lease is None:
+        under_way.pop()
+        return False
+    block.read = file.pread(block.lease.resource, offset=at, size=block.length, timeout=timeout)
+    return True
 
 
-def _drop(under_way: deque[_Ahead]) -> None:
+def _drop(under_way: deque[_Block]) -> None:
     """Break off what is under way; buffers go back when nothing writes to them any more."""
-    abandon([block.read for block in under_way])
+    abandon([block.read for block in under_way if block.read is not None])
     for block in under_way:
-        block.lease.release()
+        if block.lease is not None:
+            block.lease.release()

@@ -223,14 +223,17 @@ class LocalFile(File):
         future = ReadFuture(tally)
         try:
             self._enter(request)
-            job = _LocalJob(self, request, tally)
+            self._session._begin(  # noqa: SLF001 - sessions run their files' operations
+                _LocalJob(self, request, tally),
+                future,
+                deadline=request.deadline,
+                expired=partial(self._expired, request),
+            )
         except BaseException:
+            # Nothing is under way then, and doing this twice is no harm.
             request.view.release()
             self._descriptor.leave(request)
             raise
-        self._session._begin(  # noqa: SLF001 - sessions run their files' operations
-            job, future, deadline=request.deadline, expired=partial(self._expired, request)
-        )
         return future
 
     def _nothing(self) -> ReadFuture:

@@ -24,13 +24,12 @@ from respool.io.file import File, ReadRequest
 from respool.io.plan import checked_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
     from respool.curl.origin import Credential
     from respool.io._head import Validator
-    from respool.io._operation import Operation
-    from respool.io._source import Exchange
+    from respool.io.errors import RemoteIOError
     from respool.io.session import Session
     from respool.io.verdict import Described
 
@@ -138,7 +137,9 @@ class RemoteFile(File):
         expired = partial(self._open_expired, timeout)
         job = SizeJob(self._source, deadline, expired)
         future: Awaited[Described] = Awaited()
-        return self._session._begin(job, future, deadline=deadline, expired=expired).wait()  # noqa: SLF001 - sessions run their files' operations
+        return self._session._complete(  # noqa: SLF001 - sessions run their files' operations
+            job, future, deadline=deadline, expired=expired
+        )
 
     def _open_expired(self, timeout: float | None) -> ReadTimeoutError:
         return ReadTimeoutError(f"opening it took longer than {timeout:g} s", url=self._name)
@@ -161,20 +162,22 @@ class RemoteFile(File):
     def _begin(self, request: ReadRequest) -> ReadFuture:
         tally = Tally(self._source.transport.name)
         future = ReadFuture(tally)
-        self._run(request, future, tally)
+        expired = partial(self._expired, request)
+        self._session._begin(  # noqa: SLF001 - sessions run their files' operations
+            self._job(request, tally, expired), future, deadline=request.deadline, expired=expired
+        )
         return future
 
     def _finish_now(self, request: ReadRequest) -> int:
         tally = Tally(self._source.transport.name)
-        return self._run(request, ReadFuture(tally), tally).wait()
-
-    def _run(self, request: ReadRequest, future: ReadFuture, tally: Tally) -> Operation[Exchange, int]:
         expired = partial(self._expired, request)
-        whole = self._pinned.whole and self._source.config.allow_full_response
-        job = ReadJob(self._source, self._pinned, request, tally=tally, expired=expired, whole=whole)
-        return self._session._begin(  # noqa: SLF001 - sessions run their files' operations
-            job, future, deadline=request.deadline, expired=expired
+        return self._session._complete(  # noqa: SLF001 - as above
+            self._job(request, tally, expired), ReadFuture(tally), deadline=request.deadline, expired=expired
         )
+
+    def _job(self, request: ReadRequest, tally: Tally, expired: Callable[[], RemoteIOError]) -> ReadJob:
+        whole = self._pinned.whole and self._source.config.allow_full_response
+        return ReadJob(self._source, self._pinned, request, tally=tally, expired=expired, whole=whole)
 
     def _nothing(self) -> ReadFuture:
         tally = Tally(self._source.transport.name)

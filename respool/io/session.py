@@ -239,17 +239,40 @@ class Session:
         deadline: float | None,
         expired: Callable[[], BaseException],
     ) -> Operation[W, R]:
-        """Begin an operation: it's this session's until it's over."""
+        """Begin an operation: it's this session's until it's over.
+
+        An interrupt leaves nothing under way: whoever gets no future can't wait for one.
+        """
         parts = self._parts
         operation = Operation(job, future, window=self.config.concurrency, on_over=parts.live.discard)
-        if isinstance(future, ReadFuture):
-            future._attach(operation)  # noqa: SLF001 - a future is its session's
-        with parts.lock:
-            parts.live.add(operation)
-        if self._closed:
-            operation.stop(ValueError("the session is closed"))
-        operation.begin(deadline, expired)
+        try:
+            if isinstance(future, ReadFuture):
+                future._attach(operation)  # noqa: SLF001 - a future is its session's
+            with parts.lock:
+                parts.live.add(operation)
+            if self._closed:
+                operation.stop(ValueError("the session is closed"))
+            operation.begin(deadline, expired)
+        except BaseException:
+            operation.abandon()
+            raise
         return operation
+
+    def _complete(
+        self,
+        job: Job[W, R],
+        future: Future[R],
+        *,
+        deadline: float | None,
+        expired: Callable[[], BaseException],
+    ) -> R:
+        """Begin an operation and wait for its end; an interrupt leaves nothing under way."""
+        operation = self._begin(job, future, deadline=deadline, expired=expired)
+        try:
+            return operation.wait()
+        except BaseException:
+            operation.abandon()
+            raise
 
 
 _default: Session | None = None
