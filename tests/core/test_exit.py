@@ -6,13 +6,10 @@ stderr; a program that hangs fails by its hang guard.
 
 from __future__ import annotations
 
-import gc
 import signal
-import warnings
 
 import pytest
 
-from respool import PoolLimits, ResourcePool
 from tests.helpers.programs import printed_by, run_program
 
 POOL = """
@@ -342,36 +339,6 @@ for name in [name for name in sys.modules if name.startswith("respool")]:
 """
     )
     assert lines == ['destroyed ["A", 1]']
-
-
-def test_a_pool_dropped_without_close_warns_and_runs_no_hook() -> None:
-    """G11: dropping an open pool is told by one ResourceWarning; destroy is not run by a finaliser."""
-    destroyed: list[object] = []
-    pool = ResourcePool(
-        lambda key: object(),
-        lambda key, thing: destroyed.append(thing),
-        limits=PoolLimits(max_size=2),
-        name="forgotten",
-    )
-    for lease in [pool.lease(), pool.lease()]:
-        lease.release()
-    del lease
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        del pool
-        gc.collect()
-    assert len(caught) == 1
-    assert issubclass(caught[0].category, ResourceWarning)
-    assert "forgotten" in str(caught[0].message)
-    assert destroyed == []
-
-
-def test_a_closed_pool_is_dropped_in_silence() -> None:
-    """G11: after close there is nothing to warn of; warnings are errors here."""
-    with ResourcePool(lambda key: object()) as pool:
-        pool.lease().release()
-    del pool
-    gc.collect()
 
 
 def test_no_thread_is_started() -> None:

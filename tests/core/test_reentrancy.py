@@ -119,6 +119,22 @@ def test_create_waits_for_cost(make_pool: MakePool, factory: Factory) -> None:
     assert assert_quiet(pool, leased=0, idle=1).cost == 6
 
 
+@pytest.mark.parametrize("hook", ["destroy", "validate", "reset"])
+def test_other_hooks_acquire_where_there_is_no_room(make_pool: MakePool, factory: Factory, hook: str) -> None:
+    """P81, G12: so is the wait of any hook for the room it is in itself; the error is the hook's, the room is freed."""
+    pool = make_pool(max_size=1, validate=factory.validate, reset=factory.reset)
+    pool.lease("A").release()
+    inner = Nested(lambda: pool.lease("B", timeout=60))
+    factory.before[hook] = inner
+    pool.lease("A").discard() if hook == "destroy" else pool.lease("A").release()
+    assert isinstance(inner.outcomes[0], PoolReentrancyError)
+    assert factory.numbers_destroyed() == [1]
+    stats = assert_quiet(pool, leased=0)
+    assert stats.hook_errors[hook] == 1
+    pool.lease("A", timeout=0).release()
+    assert_quiet(pool, leased=0, idle=1)
+
+
 def test_two_creates_wait_for_each_other(make_pool: MakePool, factory: Factory) -> None:
     """G12: of two hooks that wait for each other the second is refused; its room then serves the first."""
     gate = Gate()
