@@ -27,18 +27,26 @@ class Acquiring(Queueing):
 
     __slots__ = ()
 
-    def take(self, lane: Lane, timeout: object, *, wait: bool) -> Hand | None:
+    def take(self, lane: Lane, timeout: object, wait: bool) -> Hand | None:  # noqa: FBT001 - by keyword costs time
         """Get a resource of `lane`, ready, in a hand.
 
-        None only with ``wait=False``, where nothing is to be had at once.
+        None only without `wait`, where nothing is to be had at once.
         """
-        seconds = check_timeout(timeout)
-        if seconds == 0:
-            wait = False
-        deadline = None if seconds is None or not wait else monotonic() + seconds
+        seconds = deadline = None
+        if timeout is not None:
+            seconds = check_timeout(timeout)
+            if seconds == 0:
+                wait = False
+            elif wait and seconds is not None:
+                deadline = monotonic() + seconds
         hand = Hand()
         try:
-            self._from_idle(lane, hand)
+            # Where nobody waits for this key or the total, and idle ones are not counted, an idle one is had without the lock.
+            if not (self.gate or lane.queue or self.counts_idle):
+                try:
+                    hand.guard = lane.idle.pop()
+                except IndexError:
+                    pass
             if (hand.guard is None or not self._passes(hand)) and not self._take_in_line(
                 lane, hand, seconds, deadline, wait=wait
             ):
@@ -51,14 +59,6 @@ class Acquiring(Queueing):
             self._let_go(hand)
             raise
         return hand
-
-    def _from_idle(self, lane: Lane, hand: Hand) -> None:
-        """Pop an idle resource where that needs no lock: nobody waits for it, and none are counted."""
-        if not (self.gate or lane.queue or self.limits.max_idle is not None):
-            try:
-                hand.guard = lane.idle.pop()
-            except IndexError:
-                pass
 
     def _let_go(self, hand: Hand) -> None:
         """End an acquire that failed: all that it has goes back."""
@@ -73,43 +73,53 @@ class Acquiring(Queueing):
             if hand.own is not None:
                 record = hand.own.record
                 hand.own = None  # its finaliser takes the ticket out of line, or gives the room back
-                self.post(UNUSED, record.row)
+                self.inbox.append([UNUSED, record.row])
+            self.pump()
 
     # -- validating ------------------------------------------------------------------------------------
 
     def _passes(self, hand: Hand) -> bool:
         """Validate the resource in hand.  One that fails becomes the hand's invalid one, which must be destroyed."""
         hooks = self.hooks
-        guard = hand.guard
-        if hooks.validate is None or guard is None:
+        validate = hooks.validate
+        if validate is None:
             return True
-        record = guard.record
-        del guard
+        record = hand.guard.record  # type: ignore[union-attr]  # the caller has looked
+        marks = hooks.marks
+        me = get_ident()
+        outer = marks.get(me)
+        record.outer = outer
         record.phase = CHECKING
-        hooks.enter(record)
+        marks[me] = record
         failure: BaseException | None = None
         try:
-            valid = bool(hooks.validate(record.row.key, record.resource))
-        except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
-            failure = error
-            valid = False
-        hooks.leave(record)
-        if valid:
-            record.phase = READY
-            return True
-        record.reason = "invalid"
-        record.phase = CONDEMNED
-        self.inbox.append([GOING, record])
-        hand.invalid = hand.guard
-        hand.guard = None
-        if failure is not None:
             try:
+                valid = True if validate(record.row.key, record.resource) else False  # noqa: SIM210 - no call
+            except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
+                failure = error
+                valid = False
+            if (
+                outer is None
+            ):  # what `Hooks.leave` does, written out: this is the way of each acquire of a validating pool
+                marks.pop(me, None)
+            else:
+                marks[me] = outer
+            record.outer = None
+            if valid:
+                record.phase = READY
+                return True
+            record.reason = "invalid"
+            record.phase = CONDEMNED
+            self.inbox.append([GOING, record])
+            hand.invalid = hand.guard
+            hand.guard = None
+            if failure is not None:
                 hooks.failed(record.row, record.row.key, "validate", failure)
                 if not isinstance(failure, Exception):
                     raise failure
-            finally:
-                failure = None  # or it would refer to itself by way of this frame
-        return False
+            return False
+        finally:
+            failure = None  # or it would refer to itself by way of this frame
 
     # -- in line ---------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class Engine(ABC):
         "by_id",
         "closed",
         "closers",
+        "counts_idle",
         "discard_on_error",
         "dropped",
         "gate",
@@ -110,6 +111,7 @@ class Engine(ABC):
         self.track = track
         # Whether each acquire, or each release, has something to do that the fast way doesn't.
         self.slow_acquire = hooks.validate is not None or track or limits.max_idle is not None
+        self.counts_idle = limits.max_idle is not None
         self.slow_release = hooks.reset is not None or limits.max_idle is not None
         # Non-empty: acquires and releases go the slow way.  MARK is in it while the pool is closed or
         # somebody waits for the total;

@@ -44,7 +44,7 @@ class Hooks:
 
     __slots__ = (
         "_inbox",
-        "_marks",
+        "marks",
         "_pool",
         "_telling",
         "cost",
@@ -85,7 +85,7 @@ class Hooks:
         self._pool: Callable[[], ResourcePool[Any, Any] | None] = lambda: None
         self._inbox = inbox
         # By thread; each thread writes its own entry only.
-        self._marks: dict[int, Record] = {}
+        self.marks: dict[int, Record] = {}
         self._telling: dict[int, int] = {}  # how deep it is in the observer
 
     def serve(self, pool: weakref.ref[ResourcePool[Any, Any]]) -> None:
@@ -97,20 +97,20 @@ class Hooks:
     def enter(self, record: Record) -> None:
         """Mark that the calling thread is about to run a hook on `record`, whose phase says which."""
         me = get_ident()
-        record.outer = self._marks.get(me)
-        self._marks[me] = record
+        record.outer = self.marks.get(me)
+        self.marks[me] = record
 
     def leave(self, record: Record) -> None:
         """Take the mark away."""
         outer, record.outer = record.outer, None
         if outer is None:
-            self._marks.pop(get_ident(), None)
+            self.marks.pop(get_ident(), None)
         else:
-            self._marks[get_ident()] = outer
+            self.marks[get_ident()] = outer
 
     def stuck(self, thread: int) -> Iterator[Record]:
         """Give the records whose hooks `thread` is in."""
-        record = self._marks.get(thread)
+        record = self.marks.get(thread)
         while record is not None:
             if record.phase in _IN_HOOK:
                 yield record
@@ -123,8 +123,8 @@ class Hooks:
 
     def renew(self) -> dict[int, Record]:
         """Forget all marks after a fork; give what must stay referenced."""
-        marks = self._marks
-        self._marks = {}
+        marks = self.marks
+        self.marks = {}
         self._telling = {}
         return marks
 

@@ -89,14 +89,10 @@ class Hand:
     line.
     """
 
-    __slots__ = ("guard", "invalid", "own")
-
-    def __init__(self) -> None:
-        self.guard: Guard | None = None  # of the resource in hand
-        self.invalid: Guard | None = None  # of one that is to be destroyed
-        self.own: Guard | None = (
-            None  # of the acquire's own record: it has a place in line, or a room to create in
-        )
+    # Defaults on the class, and no __init__: one is made for each acquire of a validating pool.
+    guard: Guard | None = None  # of the resource in hand
+    invalid: Guard | None = None  # of one that is to be destroyed
+    own: Guard | None = None  # of the acquire's own record: it has a place in line, or a room to create in
 
     def open(self, guard: Guard, record: Record) -> None:
         """Begin to wait in line with a record of one's own."""

@@ -5,7 +5,7 @@ The fast way is straight-line code from the look at `gate` or `due` on; `respool
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from respool.errors import safe_repr
 from respool.lease import MadeLease
@@ -128,14 +128,12 @@ class BoundPool(Face[K, T]):
                 return lease
             except IndexError:
                 pass
-        return self._lease_slowly(timeout, wait=True)  # type: ignore[return-value]  # it waits
+        hand: Any = self._core.take(self._living_lane(), timeout, True)  # noqa: FBT003 - it waits
+        return hand.lease(MadeLease())  # type: ignore[no-any-return]
 
     def try_lease(self) -> Lease[K, T] | None:
         """Lease a resource if that is possible at once, as `ResourcePool.try_lease` does."""
-        return self._lease_slowly(None, wait=False)
-
-    def _lease_slowly(self, timeout: float | None, *, wait: bool) -> Lease[K, T] | None:
-        hand = self._core.take(self._living_lane(), timeout, wait=wait)
+        hand = self._core.take(self._living_lane(), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.lease(MadeLease())
 
     def acquire(self, timeout: float | None = None) -> T:
@@ -150,14 +148,17 @@ class BoundPool(Face[K, T]):
                 return record.resource  # type: ignore[no-any-return]
             except IndexError:
                 pass
-        return self._acquire_slowly(timeout, wait=True)  # type: ignore[return-value]  # it waits
+        hand: Any = self._core.take(self._living_lane(), timeout, True)  # noqa: FBT003 - it waits
+        guard = hand.guard  # what `Hand.bare` does, written out: this is the way of a validating pool
+        record = guard.record
+        record.guard = guard
+        hand.guard = None
+        record.uses += 1
+        return record.resource  # type: ignore[no-any-return]
 
     def try_acquire(self) -> T | None:
         """Acquire the bare resource if that is possible at once, as `ResourcePool.try_acquire` does."""
-        return self._acquire_slowly(None, wait=False)
-
-    def _acquire_slowly(self, timeout: float | None, *, wait: bool) -> T | None:
-        hand = self._core.take(self._living_lane(), timeout, wait=wait)
+        hand = self._core.take(self._living_lane(), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.bare()
 
     def clear(self) -> int:

@@ -175,6 +175,7 @@ class ResourcePool(Face[K, T]):
         TypeError, ValueError
             The key can't be hashed; the timeout is negative, NaN, or no number.
         """
+        lane = None
         try:
             lane = self._rows[key]
             if timeout is None and not lane.gate:
@@ -185,7 +186,9 @@ class ResourcePool(Face[K, T]):
                 return lease
         except (LookupError, TypeError):
             pass
-        return self._lease_slowly(key, timeout, wait=True)  # type: ignore[return-value]  # it waits
+        core = self._core
+        hand: Any = core.take(core.lane_of(key) if lane is None else lane, timeout, True)  # noqa: FBT003 - it waits
+        return hand.lease(MadeLease())  # type: ignore[no-any-return]
 
     @overload
     def try_lease(self: ResourcePool[None, T], key: None = None) -> Lease[None, T] | None: ...
@@ -209,11 +212,8 @@ class ResourcePool(Face[K, T]):
         PoolExhaustedError, PoolClosedError, PoolReentrancyError, TypeError
             As `lease` does.
         """
-        return self._lease_slowly(key, None, wait=False)
-
-    def _lease_slowly(self, key: Any, timeout: float | None, *, wait: bool) -> Lease[Any, T] | None:
         core = self._core
-        hand = core.take(core.lane_of(key), timeout, wait=wait)
+        hand = core.take(core.lane_of(key), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.lease(MadeLease())
 
     # -- the fast tier ---------------------------------------------------------------------------------
@@ -240,6 +240,7 @@ class ResourcePool(Face[K, T]):
         T
             The resource.
         """
+        lane = None
         try:
             lane = self._rows[key]
             if timeout is None and not lane.gate:
@@ -250,7 +251,14 @@ class ResourcePool(Face[K, T]):
                 return record.resource  # type: ignore[no-any-return]
         except (LookupError, TypeError):
             pass
-        return self._acquire_slowly(key, timeout, wait=True)  # type: ignore[return-value]  # it waits
+        core = self._core
+        hand: Any = core.take(core.lane_of(key) if lane is None else lane, timeout, True)  # noqa: FBT003 - it waits
+        guard = hand.guard  # what `Hand.bare` does, written out: this is the way of a validating pool
+        record = guard.record
+        record.guard = guard
+        hand.guard = None
+        record.uses += 1
+        return record.resource  # type: ignore[no-any-return]
 
     @overload
     def try_acquire(self: ResourcePool[None, T], key: None = None) -> T | None: ...
@@ -269,11 +277,8 @@ class ResourcePool(Face[K, T]):
         T | None
             None where nothing can be had at once.
         """
-        return self._acquire_slowly(key, None, wait=False)
-
-    def _acquire_slowly(self, key: Any, timeout: float | None, *, wait: bool) -> T | None:
         core = self._core
-        hand = core.take(core.lane_of(key), timeout, wait=wait)
+        hand = core.take(core.lane_of(key), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.bare()
 
     def bind(self, key: K) -> BoundPool[K, T]:

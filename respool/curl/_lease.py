@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from respool.lease import Lease
     from respool.bound import BoundPool
-from respool.pool import ResourcePool
+    from respool.lease import Lease
+    from respool.pool import ResourcePool
 
     from .origin import Origin
 
