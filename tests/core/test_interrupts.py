@@ -176,9 +176,16 @@ USES = [
 ]
 
 
+# Where validate and reset run too: on the ways that are others with them.
+HOOKED = [use_lease, use_try_lease, use_fast, use_bound, use_discard, use_clear]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("hooked", [False, True], ids=["bare", "hooked"])
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    ("use", "hooked"),
+    [*((use, False) for use in USES), *((use, True) for use in HOOKED)],
+    ids=lambda value: value.__name__ if callable(value) else "hooked" if value else "bare",
+)
 def test_an_interrupt_at_every_place(use: Callable[..., None], hooked: bool) -> None:  # noqa: FBT001
     """G3: wherever a call is interrupted, all rooms are back afterwards, and at most one resource is lost."""
     for visit in every_checkpoint():
