@@ -5,17 +5,21 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from respool import (
+    ALL,
     BoundPool,
     Lease,
     LeaseLostError,
     LoggingObserver,
     PoolError,
     PoolObserver,
+    PoolTimeoutError,
+    Quarantine,
     ResourcePool,
 )
 from tests.helpers.callers import Callers
@@ -236,3 +240,108 @@ def test_two_creates_that_give_the_same_object(make_pool: MakePool) -> None:
         holding.open()
     assert sorted(task.result() for task in tasks) == ["PoolError", "served"]
     assert_quiet(pool, keys="A", leased=0, idle=1)
+
+
+def test_one_that_cannot_be_evicted_gives_way_to_another(make_pool: MakePool, factory: Factory) -> None:
+    """G4: when the one destroyed to make room is quarantined instead, the next one goes."""
+    pool = make_pool(max_size=3)
+    leases = [pool.lease("A") for _ in range(3)]
+    for lease in leases:
+        lease.release()
+    factory.errors["destroy"] = [Quarantine("still in use")]
+    with pool.lease("B") as thing:
+        assert thing.key == "B"
+    stats = assert_quiet(pool, keys="AB", leased=0, idle=2)
+    assert (stats.quarantined, stats.destroyed_for["evicted"], stats.size) == (1, 1, 3)
+    assert factory.numbers_destroyed() == [1, 2]
+
+
+@pytest.mark.parametrize("reason", ["invalid", "evicted", "discarded"])
+def test_the_last_room_in_quarantine(make_pool: MakePool, factory: Factory, reason: str) -> None:
+    """G2: a quarantined resource keeps its room: with the last one gone so, nobody is served, or waits for it twice."""
+    pool = make_pool(max_size=1, validate=factory.validate)
+    factory.errors["destroy"] = [Quarantine("still in use")]
+    lease = pool.lease("A")
+    lease.resource.healthy = reason != "invalid"
+    if reason == "discarded":
+        lease.discard()
+    else:
+        lease.release()
+    key = "B" if reason == "evicted" else "A"
+    assert pool.try_lease(key) is None
+    for timeout in (0, 0.01):
+        with pytest.raises(PoolTimeoutError):
+            pool.lease(key, timeout)
+    stats = assert_quiet(pool, keys="AB", leased=0, idle=0)
+    assert (stats.quarantined, stats.size, stats.destroyed) == (1, 1, 0)
+    assert factory.calls["destroy"] == 1
+
+
+class Undecided:
+    """Neither true nor false."""
+
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError("neither")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "good"), [(1, True), ([0], True), (0, False), ("", False), (None, False)]
+)
+def test_a_verdict_counts_by_its_truth(make_pool: MakePool, *, verdict: object, good: bool) -> None:
+    """P29: what validate returns counts as true or false, whatever it is."""
+    pool = make_pool(validate=lambda key, thing: verdict)
+    pool.lease("A").release()
+    with pool.lease("A") as thing:
+        assert thing.number == (1 if good else 2)
+
+
+def test_a_verdict_without_truth(make_pool: MakePool) -> None:
+    """P30: a verdict whose truth can't be told is an error of validate, and so a no."""
+    pool = make_pool(validate=lambda key, thing: Undecided())
+    pool.lease("A").release()
+    with pool.lease("A") as thing:
+        assert thing.number == 2
+    stats = assert_quiet(pool, leased=0, idle=1)
+    assert (stats.hook_errors["validate"], stats.destroyed_for["invalid"]) == (1, 1)
+
+
+@pytest.mark.parametrize("timeout", [1e10, 1e300, 10**400])
+def test_timeouts_beyond_all_clocks(make_pool: MakePool, timeout: float) -> None:
+    """P08: a timeout longer than the system's timers can count is a long one, not an error."""
+    pool = make_pool(max_size=1)
+    lease = pool.lease("A", timeout)
+    with Threads() as threads:
+        waiting = threads.start(pool.lease, "A", timeout)
+        wait_until_queued(pool, 1)
+        lease.release()
+        waiting.result().release()
+    pool.close(timeout=timeout)
+    assert_quiet(pool, leased=0, idle=0)
+
+
+def test_no_key_is_the_key_none(make_pool: MakePool) -> None:
+    """Left out, the key is None, a key like any other; what counts all keys is ALL."""
+    pool = make_pool(max_per_key=2)
+    leases = [pool.lease(), pool.lease(None), pool.lease(key="A")]
+    assert leases[0].key is None
+    assert pool.try_lease() is None
+    assert (pool.stats(None).leased, pool.stats("A").leased, pool.stats().leased) == (2, 1, 3)
+    for lease in leases:
+        lease.release()
+    assert pool.clear(None) == 2
+    assert pool.clear(key=ALL) == 1
+    assert_quiet(pool, keys=[None, "A"], leased=0, idle=0)
+
+
+def test_nothing_is_started_or_logged_by_a_quiet_life(
+    make_pool: MakePool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pool that is used as meant logs nothing and starts no thread."""
+    before = threading.active_count()
+    pool = make_pool(max_size=2, max_idle=1)
+    for key in "ABC":
+        pool.lease(key).release()
+    pool.clear()
+    pool.close()
+    assert threading.active_count() == before
+    assert caplog.records == []
