@@ -130,8 +130,12 @@ class Accounts:
 
     def _take_out(self, row: Row, ticket: Ticket) -> None:
         self.sleeping.pop(ticket.seq, None)
-        row.queue.pop(ticket.seq, None)
-        if not row.queue:
+        queue = row.queue
+        seq = ticket.seq
+        # One straight line from here on: a row that nobody waits for may not stay shut.
+        if seq in queue:
+            del queue[seq]
+        if not queue:
             if row.where is PARKED:
                 row.where = OUT  # nobody is left to look at again, and what comes back now comes the fast way
             row.gate = row.calm_gate
@@ -330,7 +334,7 @@ class Accounts:
 
     def _can_evict(self, row: Row, rooms: int, costs: int) -> bool:
         """Tell whether the idle resources of the other rows would do, without touching any."""
-        for _, _, other in self._lru:
+        for other in {entry[2] for entry in self._lru}:  # a step that was cut short may have left a row twice
             if rooms <= 0 and costs <= 0:
                 break
             if other is not row:

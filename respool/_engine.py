@@ -274,7 +274,7 @@ class Engine(ABC):
         if MARK not in self.gate:
             self.gate.appendleft(MARK)
 
-    def _book_locked(  # noqa: C901, PLR0912 - a table: what each kind means
+    def _book_locked(  # noqa: C901, PLR0912, PLR0915 - a table: what each kind means
         self, entry: list[Any], work: Work
     ) -> None:
         """Book one entry.  Told twice, after an interrupt, it does no harm."""

@@ -44,12 +44,12 @@ class Hooks:
 
     __slots__ = (
         "_inbox",
-        "marks",
         "_pool",
         "_telling",
         "cost",
         "create",
         "destroy",
+        "marks",
         "observer",
         "per_key",
         "reset",

@@ -117,6 +117,7 @@ class Releasing(Losses):
             self._act(work)
         except BaseException:
             self._act(work)  # an interrupt between two steps: finish first, then let it out
+            self.pump()
             raise
 
     def _act(self, work: Work) -> None:
@@ -150,10 +151,11 @@ class Releasing(Losses):
         self.inbox.append([GOING, record])
         try:
             self._destroy(guard)
-        finally:
-            if record.phase is CONDEMNED:  # interrupted before it began
-                self._destroy(guard)
             self.pump()
+        except BaseException:
+            self._destroy(guard)  # does nothing, unless the interrupt came before it began
+            self.pump()
+            raise
 
     def _destroy(self, guard: Guard) -> None:
         """Run the destroy hook, and put into the inbox what came of it.  Raises only what is not an Exception."""

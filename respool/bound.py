@@ -3,6 +3,8 @@
 The fast way is straight-line code from the look at `gate` or `due` on; `respool.lease` says why.
 """
 
+# ruff: noqa: SLF001, TRY300 - a pool fills its leases in; an `else` block would put a jump into the fast way
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
