@@ -193,15 +193,14 @@ class Acquiring(Queueing):
             finally:
                 hooks.leave(record)
             if record.phase is not CREATING:
-                msg = f"pool {self.name}: the process has forked inside the create hook"
-                raise LeaseLostError(msg)
+                raise LeaseLostError(f"pool {self.name}: the process has forked inside the create hook")
             if resource is None:
-                msg = f"pool {self.name}: create returned None for key {safe_repr(lane.key)}"
-                raise PoolError(msg)
+                raise PoolError(f"pool {self.name}: create returned None for key {safe_repr(lane.key)}")
             if self.by_id.setdefault(id(resource), record) is not record:
                 record.resource = None
-                msg = f"pool {self.name}: create returned {safe_repr(resource)}, which the pool already holds"
-                raise PoolError(msg)
+                raise PoolError(
+                    f"pool {self.name}: create returned {safe_repr(resource)}, which the pool already holds"
+                )
         except BaseException as error:
             self.inbox.append([UNMADE, record])
             hooks.failed(lane, lane.key, "create", error)

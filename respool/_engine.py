@@ -149,8 +149,9 @@ class Engine(ABC):
         """Run `step` under the lock, then look whether somebody came in vain meanwhile."""
         me = get_ident()
         if self.owner == me:
-            msg = f"pool {self.name}: called from a finaliser or signal handler that interrupts this pool's own locked section"
-            raise PoolReentrancyError(msg)
+            raise PoolReentrancyError(
+                f"pool {self.name}: called from a finaliser or signal handler that interrupts this pool's own locked section"
+            )
         try:
             with self.lock:
                 self.owner = me
@@ -396,22 +397,6 @@ class Engine(ABC):
         self.listener = following
         if now is not None:
             now.hand_over(self.gate)
-
-    def alone_locked(self, ticket: Waiter) -> bool:
-        """Tell whether only hooks that wait themselves could ever free what `ticket` waits for."""
-        hooks = self.hooks
-        mine = list(hooks.stuck(ticket.thread))
-        if not mine:
-            return False
-        stuck = {id(record): record for record in mine}
-        for sleeper in self.accounts.sleeping.values():
-            if isinstance(sleeper, Waiter):
-                for record in hooks.stuck(sleeper.thread):
-                    stuck[id(record)] = record
-        row = ticket.record.row
-        if row.cap is not None and row.size >= row.cap:
-            return sum(record.row is row for record in stuck.values()) >= row.size - row.quarantined
-        return len(stuck) >= self.accounts.size - self.accounts.quarantined
 
 
 def trying(lock: Any) -> Any:  # noqa: ANN401 - _thread.lock has no public name in 3.11

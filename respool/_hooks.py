@@ -35,8 +35,7 @@ _IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING)
 def check_hook(name: str, hook: object, *, needed: bool = False) -> None:
     """Refuse a hook that can't be called."""
     if (hook is None and needed) or (hook is not None and not callable(hook)):
-        msg = f"{name} must be callable{'' if needed else ' or None'}, got {safe_repr(hook)}"
-        raise TypeError(msg)
+        raise TypeError(f"{name} must be callable{'' if needed else ' or None'}, got {safe_repr(hook)}")
 
 
 class Hooks:
@@ -72,8 +71,7 @@ class Hooks:
         for name, hook in (("destroy", destroy), ("validate", validate), ("reset", reset), ("cost", cost)):
             check_hook(name, hook)
         if observer is not None and not isinstance(observer, PoolObserver):
-            msg = f"observer must be a PoolObserver or None, got {safe_repr(observer)}"
-            raise TypeError(msg)
+            raise TypeError(f"observer must be a PoolObserver or None, got {safe_repr(observer)}")
         self.create = create
         self.destroy = destroy
         self.validate = validate

@@ -53,8 +53,7 @@ class KeyTable:
         try:
             return hash(key)
         except TypeError as error:
-            msg = f"a key must be hashable, got {safe_repr(key)}: {error}"
-            raise TypeError(msg) from error
+            raise TypeError(f"a key must be hashable, got {safe_repr(key)}: {error}") from error
 
     def chain_locked(self, digest: int) -> tuple[Lane, ...]:
         """Give the living rows whose keys have this hash."""

@@ -131,8 +131,9 @@ class Queueing(Releasing):
         if not accounts.fits_ever(record.cost):
             accounts.total.rejected += 1
             row.ledger.rejected += 1
-            msg = f"pool {self.name}: a resource for key {safe_repr(row.key)} costs {record.cost}, more than max_cost={accounts.max_cost} allows"
-            raise PoolExhaustedError(msg)
+            raise PoolExhaustedError(
+                f"pool {self.name}: a resource for key {safe_repr(row.key)} costs {record.cost}, more than max_cost={accounts.max_cost} allows"
+            )
         self.shut_locked()  # first: whoever gives something back from now on looks for who waits
         accounts.enter(ticket)
         return self._park_locked(ticket, work, wait)
@@ -148,7 +149,7 @@ class Queueing(Releasing):
         if not wait:
             self.withdraw_locked(ticket)
             return DECIDED
-        if self.alone_locked(ticket):
+        if self._alone_locked(ticket):
             self.withdraw_locked(ticket)
             msg = (
                 f"pool {self.name}: waiting for key {safe_repr(row.key)} inside a hook of this pool would never end: "
@@ -159,8 +160,9 @@ class Queueing(Releasing):
             self.withdraw_locked(ticket)
             accounts.total.rejected += 1
             row.ledger.rejected += 1
-            msg = f"pool {self.name}: {len(accounts.sleeping)} callers wait already, max_waiters={self.limits.max_waiters}"
-            raise PoolExhaustedError(msg)
+            raise PoolExhaustedError(
+                f"pool {self.name}: {len(accounts.sleeping)} callers wait already, max_waiters={self.limits.max_waiters}"
+            )
         accounts.sleeping[ticket.seq] = ticket
         if not ticket.slept:
             ticket.slept = True
@@ -168,6 +170,22 @@ class Queueing(Releasing):
             row.ledger.waits += 1
         self.appoint_locked()
         return DECIDED
+
+    def _alone_locked(self, ticket: Waiter) -> bool:
+        """Tell whether only hooks that wait themselves could ever free what `ticket` waits for."""
+        hooks = self.hooks
+        mine = list(hooks.stuck(ticket.thread))
+        if not mine:
+            return False
+        stuck = {id(record): record for record in mine}
+        for sleeper in self.accounts.sleeping.values():
+            if isinstance(sleeper, Waiter):
+                for record in hooks.stuck(sleeper.thread):
+                    stuck[id(record)] = record
+        row = ticket.record.row
+        if row.cap is not None and row.size >= row.cap:
+            return sum(record.row is row for record in stuck.values()) >= row.size - row.quarantined
+        return len(stuck) >= self.accounts.size - self.accounts.quarantined
 
     def _sleep(self, ticket: Waiter, deadline: float | None) -> None:
         row = ticket.record.row
@@ -201,8 +219,7 @@ class Queueing(Releasing):
 
     def refuse_closed(self) -> NoReturn:
         """Raise PoolClosedError."""
-        msg = f"pool {self.name} is closed"
-        raise PoolClosedError(msg)
+        raise PoolClosedError(f"pool {self.name} is closed")
 
     def be_in_time(self, lane: Lane, seconds: float | None, deadline: float | None) -> None:
         """No create and no validate is begun after the deadline."""

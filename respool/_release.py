@@ -77,12 +77,12 @@ class Releasing(Losses):
         """Find the record and the guard of a resource that is held on the fast tier."""
         record = self.by_id.get(id(resource))
         if record is None:
-            msg = f"{safe_repr(resource)} does not belong to pool {self.name}"
-            raise InvalidReleaseError(msg)
+            raise InvalidReleaseError(f"{safe_repr(resource)} does not belong to pool {self.name}")
         guard = record.guard
         if guard is None:
-            msg = f"{safe_repr(resource)} is not held on the fast tier of pool {self.name}: it's idle, or a lease holds it"
-            raise InvalidReleaseError(msg)
+            raise InvalidReleaseError(
+                f"{safe_repr(resource)} is not held on the fast tier of pool {self.name}: it's idle, or a lease holds it"
+            )
         return record, guard
 
     def discard(self, guard: Guard, record: Record) -> None:

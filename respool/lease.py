@@ -54,8 +54,7 @@ class Lease(Generic[K, T]):
     _record: Record
 
     def __init__(self) -> None:
-        msg = "leases are made by a pool: call lease() or try_lease()"
-        raise TypeError(msg)
+        raise TypeError("leases are made by a pool: call lease() or try_lease()")
 
     @property
     def key(self) -> K:
@@ -177,8 +176,7 @@ class Lease(Generic[K, T]):
         return f"<respool.Lease of {safe_repr(self._record.row.key)} from {name}: {state}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        msg = "a lease can't be pickled or copied: it's the one hold on its resource"
-        raise TypeError(msg)
+        raise TypeError("a lease can't be pickled or copied: it's the one hold on its resource")
 
     def _spent(self, what: str) -> LeaseReleasedError:
         return LeaseReleasedError(f"{what}: {self!r} was given back before")

@@ -82,11 +82,9 @@ def _check_count(name: str, value: object, least: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        msg = f"{name} must be an int or None, got {safe_repr(value)}"
-        raise TypeError(msg)
+        raise TypeError(f"{name} must be an int or None, got {safe_repr(value)}")
     if value < least:
-        msg = f"{name} must be at least {least} or None, got {value}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} must be at least {least} or None, got {value}")
 
 
 def check_cap(value: object) -> int | None:
@@ -98,11 +96,9 @@ def check_cap(value: object) -> int | None:
 def check_cost(value: object) -> int:
     """Check what a cost function gave: an int of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int):
-        msg = f"cost(key) must be an int, got {safe_repr(value)}"
-        raise TypeError(msg)
+        raise TypeError(f"cost(key) must be an int, got {safe_repr(value)}")
     if value < 0:
-        msg = f"cost(key) must not be negative, got {value}"
-        raise ValueError(msg)
+        raise ValueError(f"cost(key) must not be negative, got {value}")
     return value
 
 
@@ -119,11 +115,9 @@ def check_timeout(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        msg = f"timeout must be a number of seconds or None, got {safe_repr(value)}"
-        raise TypeError(msg)
+        raise TypeError(f"timeout must be a number of seconds or None, got {safe_repr(value)}")
     if not value >= 0:  # this way round, NaN fails too
-        msg = f"timeout must not be negative or NaN, got {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"timeout must not be negative or NaN, got {value!r}")
     return None if value == math.inf else float(value) if value < _ENDLESS else None
 
 

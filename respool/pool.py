@@ -107,14 +107,11 @@ class ResourcePool(Face[K, T]):
         track_leases: bool = False,
     ) -> None:
         if not isinstance(limits, PoolLimits):
-            msg = f"limits must be a PoolLimits, got {safe_repr(limits)}"
-            raise TypeError(msg)
+            raise TypeError(f"limits must be a PoolLimits, got {safe_repr(limits)}")
         if at_exit not in {"destroy", "leak"}:
-            msg = f"at_exit must be 'destroy' or 'leak', got {safe_repr(at_exit)}"
-            raise ValueError(msg)
+            raise ValueError(f"at_exit must be 'destroy' or 'leak', got {safe_repr(at_exit)}")
         if name is not None and not isinstance(name, str):
-            msg = f"name must be a str, got {safe_repr(name)}"
-            raise TypeError(msg)
+            raise TypeError(f"name must be a str, got {safe_repr(name)}")
         inbox: deque[list[Any]] = deque()
         hooks = Hooks(
             create=create,
@@ -391,8 +388,7 @@ class ResourcePool(Face[K, T]):
         return f"<respool.{type(self).__name__} {self._core.describe()}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        msg = "a pool can't be pickled or copied: its resources belong to this process"
-        raise TypeError(msg)
+        raise TypeError("a pool can't be pickled or copied: its resources belong to this process")
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
