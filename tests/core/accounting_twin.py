@@ -1,0 +1,274 @@
+"""The books of a pool and the naive model, led through the same events and compared after each.
+
+This half of it is what the engine does with `respool._accounting.Accounts` around each event: steps that may be cut short by
+interrupts, guards that are lost on the way, serving, rows made and dropped, and then the comparison. The events themselves are
+in `tests.core.accounting_events`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from respool._accounting import Accounts
+from respool._rows import SERVED, SHUT, WAITING, Row, Ticket
+from respool._slot import (
+    CONDEMNED,
+    CREATING,
+    QUARANTINED,
+    READY,
+    Bell,
+    Guard,
+    Record,
+    guard_class,
+    silence,
+)
+from tests.core import accounting_model as model
+from tests.helpers.checkpoints import Interrupt, Visit
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+
+    from respool._rows import Ledger
+
+PHASES: Final = {
+    model.CREATING: CREATING,
+    model.HELD: READY,
+    model.IDLE: READY,
+    model.GOING: CONDEMNED,
+    model.KEPT: QUARANTINED,
+}
+MARK: Final = None
+
+
+class Lane(Row):
+    """A row that knows its key."""
+
+    __slots__ = ("key",)
+
+    key: str
+
+
+class Claim:
+    """An acquire that went the slow way."""
+
+    def __init__(self, row: Any, cost: int, guards: type[Guard]) -> None:
+        self.record = Record(row)
+        self.record.cost = cost
+        self.own = guards()
+        self.own.record = self.record
+        self.woken: list[None] = []
+        self.ticket = Ticket(self.record, self.woken.append)
+        self.waiter: model.Waiter
+
+
+def interrupt() -> None:
+    """Raise what a signal handler would."""
+    raise Interrupt
+
+
+class Twin:
+    """One pool twice: as the books under test, and as the model."""
+
+    def __init__(
+        self,
+        max_size: int | None = None,
+        max_cost: int | None = None,
+        max_idle: int | None = None,
+        caps: dict[str, int | None] | None = None,
+    ) -> None:
+        self.model = model.Model(max_size, max_cost, max_idle, caps or {})
+        self.accounts = Accounts(max_size, max_cost, ordered=max_idle is not None)
+        self.rows: dict[str, Lane] = {}
+        self.numbers = itertools.count(1)
+        self.gate: deque[None] = deque()  # as the engine's: non-empty while somebody waits for the total
+        self.calm = self.gate if max_idle is None else SHUT
+        self.lost: list[Guard] = []
+        self.guards = guard_class(Bell(self.lost.append))
+        self.things: dict[Record, model.Thing] = {}
+        # Claims and guards by what they're at.
+        self.waiting: list[Claim] = []
+        self.creating: list[Claim] = []
+        self.offered: list[Claim] = []
+        self.held: list[Guard] = []
+        self.dying: list[Guard] = []
+        self.condemned: deque[Guard] = deque()  # by the present matching
+        # What is to go wrong next: places at which a step, or a matching, is interrupted.
+        self.in_steps: list[int] = []
+        self.in_matching: list[int] = []
+        self.twice = False  # steps that may be told twice are
+        self.careless = False  # a matching that is interrupted drops what it had condemned
+        self.settled = True
+        self.sound = True  # nothing failed so far
+
+    # -- steps, and what interrupts them ---------------------------------------------------------------
+
+    def attempt(self, places: list[int], step: Callable[..., object], *subjects: Any) -> bool:
+        """Run a step, interrupted at the first of `places`; tell whether it came to its end."""
+        self.sound = False
+        if not places:
+            step(*subjects)
+            return True
+        try:
+            Visit(places.pop(0)).run(partial(step, *subjects), interrupt)
+        except Interrupt:
+            done = False
+        else:
+            done = True
+        self.settle_lost()  # not in the `except` block: there the traceback holds what was lost
+        return done
+
+    def tell(self, step: Callable[..., object], *subjects: Any) -> None:
+        """Run a step to its end, however often it's interrupted."""
+        while not self.attempt(self.in_steps, step, *subjects):
+            pass
+        if self.twice:
+            step(*subjects)
+
+    def settle_lost(self) -> None:
+        """Give back what lost guards stood for: as the engine, with a new guard for each."""
+        while self.lost:
+            lost = self.lost.pop(0)
+            guard = self.guards()
+            guard.record = record = lost.record
+            if record.phase is READY:
+                self.accounts.leak(record)
+                self.model.doom(self.things[record], "leaked")
+                self.dying.append(guard)
+            else:
+                assert record.phase is CONDEMNED
+                self.condemned.append(guard)
+            self.accounts.condemn(record, record.reason)
+            self.accounts.going(record)
+            silence(lost)
+
+    def settle(self, *, later: bool = False) -> list[Guard]:
+        """Serve who can be served, here and in the model, and compare; or leave it to the next event.
+
+        Gives the guards of what has to go for it.
+        """
+        self.settled = not later
+        if later:
+            self.sound = True
+            return []
+        blurred = False
+        while not self.attempt(self.in_matching, self._match):
+            if self.careless:
+                blurred = True
+                self.condemned.clear()
+                self.settle_lost()
+        self.gate.clear()
+        if self.accounts.blocked:
+            self.gate.append(MARK)
+        condemned, self.condemned = list(self.condemned), deque()
+        self.dying += condemned
+        chosen = [self.things[guard.record] for guard in condemned]
+        expected = self.model.serve()
+        if blurred:  # the order was lost with the list
+            expected.sort(key=id)
+            chosen.sort(key=id)
+        assert chosen == expected, "others were condemned, or in another order"
+        self._sort_served()
+        self.check()
+        return condemned
+
+    def _match(self) -> None:
+        self.accounts.match(self.condemned)
+        most = self.model.max_idle
+        if most is None:
+            return
+        for _ in range(sum(len(row.idle) for row in self.rows.values()) - most):
+            guard = self.accounts.oldest_idle()
+            if guard is not None:
+                self.accounts.condemn(guard.record, "surplus")
+                self.condemned.append(guard)
+
+    def _sort_served(self) -> None:
+        for claim in self.waiting.copy():
+            ticket, thing = claim.ticket, claim.waiter.got
+            if thing is None:
+                assert (ticket.state, claim.woken, ticket.grant) == (WAITING, [], None)
+                continue
+            assert ticket.state is SERVED, "the model serves this one"
+            assert claim.woken == [None], "served and not woken, or woken twice"
+            self.waiting.remove(claim)
+            if thing.state == model.CREATING:
+                assert ticket.grant is None, "an idle one instead of a room"
+                self.things[claim.record] = thing
+                self.creating.append(claim)
+            else:
+                assert ticket.grant is not None, "a room instead of an idle one"
+                assert self.things[ticket.grant.record] is thing, "another idle one"
+                self.offered.append(claim)
+
+    # -- rows ------------------------------------------------------------------------------------------
+
+    def row(self, key: str) -> Lane:
+        """Find or make the row of a key."""
+        if key not in self.rows:
+            cap = self.model.caps.get(key)
+            row = self.rows[key] = Lane(next(self.numbers), cap, self.accounts.use, self.calm, self.calm)
+            row.key = key
+            self.accounts.rows += 1
+        return self.rows[key]
+
+    def _tidy(self, row: Row) -> None:
+        assert isinstance(row, Lane)
+        if not row.dead and not row.size and not row.queue:
+            row.dead = True
+            del self.rows[row.key]
+            self.accounts.rows -= 1
+
+    # -- comparing -------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Compare all that the books say with what the model counts."""
+        self.sound = False
+        accounts, there = self.accounts, self.model
+        assert accounts.blocked == there.blocked
+        assert accounts.rows == len(self.rows)
+        assert self.rows.keys() == there.history.keys(), "a row forgotten too early, or kept for nothing"
+        self._check_counts(accounts, None)
+        assert accounts.destroying_cost == sum(thing.cost for thing in there.of(state=model.GOING))
+        assert there.max_size is None or accounts.size <= there.max_size
+        assert there.max_cost is None or accounts.cost <= there.max_cost
+        _check_ledger(accounts.total, there.total, accounts)
+        for key, row in self.rows.items():
+            self._check_counts(row, key)
+            _check_ledger(row.ledger, there.history[key], row)
+            assert row.cap is None or row.size <= row.cap
+            assert [self.things[guard.record] for guard in row.idle] == there.idle(key)
+            line = [claim.ticket for claim in self.waiting if claim.waiter.key == key]
+            line.sort(key=lambda ticket: ticket.seq)
+            assert list(row.queue.values()) == line
+            assert list(row.queue) == [ticket.seq for ticket in line]
+            assert [claim.ticket.seq for claim in self._in_order(key)] == [ticket.seq for ticket in line]
+            closed = SHUT if line else self.calm
+            assert row.gate is closed, "a hit passes those who wait, or goes the slow way for nobody"
+            assert row.due is closed, "a release passes those who wait, or goes the slow way for nobody"
+        for record, thing in self.things.items():
+            assert record.phase is PHASES[thing.state]
+        self.sound = True
+
+    def _check_counts(self, books: Accounts | Row, key: str | None) -> None:
+        there = self.model
+        assert books.size == len(there.of(key))
+        assert books.cost == sum(thing.cost for thing in there.of(key))
+        assert books.creating == len(there.of(key, model.CREATING))
+        assert books.destroying == len(there.of(key, model.GOING))
+        assert books.quarantined == len(there.of(key, model.KEPT))
+
+    def _in_order(self, key: str) -> list[Claim]:
+        claims = [claim for claim in self.waiting if claim.waiter.key == key]
+        return sorted(claims, key=lambda claim: claim.waiter.place)
+
+
+def _check_ledger(ledger: Ledger, happened: Counter[str], books: Accounts | Row) -> None:
+    written = {"created": ledger.created, "destroyed": ledger.destroyed, "detached": ledger.detached}
+    written |= {"leaked": ledger.leaked, "retired": ledger.retired, "retired firsts": ledger.retired_firsts}
+    written |= {f"destroyed for {reason}": number for reason, number in ledger.destroyed_for.items()}
+    assert {what: number for what, number in written.items() if number} == +happened
+    assert ledger.created == ledger.destroyed + ledger.detached + books.size - books.creating

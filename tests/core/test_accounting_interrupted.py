@@ -1,0 +1,169 @@
+"""The accounting with an interrupt at every place of every step, in turn: compared with the model as ever.
+
+An interrupt may cost the resource in hand, which the model is told; nothing else may be different afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.core.accounting_events import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class VisitedPool(Pool):
+    """A pool that is interrupted once, at one place of one step."""
+
+    def __init__(self, step: int, place: int, **limits: Any) -> None:
+        self.wanted = f"place {place} of step {step}"
+        self.steps_left = step
+        self.place = place
+        self.cut = False
+        super().__init__(**limits)
+
+    def attempt(self, places: list[int], step: Callable[..., object], *subjects: Any) -> bool:
+        """Run a step, and interrupt it if it is the one wanted."""
+        self.steps_left -= 1
+        wanted = self.steps_left == -1
+        done = super().attempt([self.place] if wanted else places, step, *subjects)
+        self.cut = self.cut or (wanted and not done)
+        return done
+
+    def go_on(self) -> None:
+        """Let all hooks end, and their callers go on, until everybody waits for somebody who holds something."""
+        while self.dying or self.creating or self.offered:
+            for guard in self.dying.copy():
+                self.destroyed(guard)
+            for claim in self.creating.copy():
+                self.create_ends(claim, good=True)
+            for claim in self.offered.copy():
+                self.take_offer(claim, valid=True)
+
+
+def every_place(limits: dict[str, Any]) -> Iterator[VisitedPool]:
+    """Give pools that are interrupted at one place of their first step after the other, then of their second, and so on."""
+    step = place = 0
+    while True:
+        pool = VisitedPool(step, place, **limits)
+        yield pool
+        if pool.cut:
+            place += 1
+        elif pool.steps_left < 0:  # the step has no more places
+            step, place = step + 1, 0
+        else:  # there are no more steps
+            return
+
+
+def hold(pool: VisitedPool, *keys: str, cost: int = 1) -> None:
+    """Have a resource of each of these keys in somebody's hands."""
+    for key in keys:
+        pool.acquire(key, cost)
+        pool.go_on()
+
+
+def give_all_back(pool: VisitedPool) -> None:
+    """End every use."""
+    while pool.held:
+        pool.give_back()
+
+
+def come_back_to_others_behind(pool: VisitedPool) -> None:
+    """The first of four in line is offered an invalid one, and has its old place again."""
+    hold(pool, "a")
+    for _ in range(4):
+        pool.acquire("a")
+    give_all_back(pool)
+    for claim in pool.offered.copy():
+        pool.take_offer(claim, valid=False)
+    for _ in range(4):
+        pool.go_on()
+        give_all_back(pool)
+
+
+def evict_what_would_do(pool: VisitedPool) -> None:
+    """A waiter needs the room of two, when just enough are idle."""
+    hold(pool, "a", "b", "c", "b")
+    give_all_back(pool)
+    pool.acquire("d", cost=3)
+    pool.acquire("a")
+    pool.go_on()
+
+
+def evict_nothing_in_vain(pool: VisitedPool) -> None:
+    """A waiter needs the room of two, when one is idle; those behind wait with it."""
+    hold(pool, "b", "a", "c", "c")
+    pool.give_back()
+    pool.acquire("d", cost=2)
+    pool.acquire("b")
+    pool.go_on()
+    give_all_back(pool)
+    pool.go_on()
+
+
+def wait_for_a_cap(pool: VisitedPool) -> None:
+    """Two keys wait at their caps, others pass; both leave and come back, and are served again."""
+    hold(pool, "p", "q")
+    for key in "pqpq":
+        pool.acquire(key)
+    hold(pool, "b")
+    pool.time_out(pool.waiting[0])
+    pool.time_out(pool.waiting[0])
+    for _ in range(3):
+        give_all_back(pool)
+        pool.go_on()
+        pool.acquire("p", wait=False, slow=True)
+
+
+def lose_heads_of_lines(pool: VisitedPool) -> None:
+    """Heads leave, fail and don't come for what they got: those behind are looked at."""
+    hold(pool, "a", "b", "c", "c")
+    for key in "dabcd":
+        pool.acquire(key)
+    pool.fail("d")
+    pool.acquire("a")
+    give_all_back(pool)
+    for claim in pool.offered + pool.creating:
+        pool.pass_on(claim)
+    pool.go_on()
+    pool.acquire("d", wait=False)
+    pool.clear("a")
+    pool.go_on()
+
+
+COSTS: dict[str, Any] = {"max_cost": 4}
+SIZE_AND_CAPS: dict[str, Any] = {"max_size": 4, "caps": {"p": 1, "q": 1}}
+ONE: dict[str, Any] = {"max_size": 1}
+FEW_IDLE: dict[str, Any] = {"max_cost": 4, "max_idle": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("scenario", "limits"),
+    [
+        (come_back_to_others_behind, ONE),
+        (evict_what_would_do, COSTS),
+        (evict_what_would_do, SIZE_AND_CAPS),
+        (evict_nothing_in_vain, COSTS),
+        (evict_nothing_in_vain, FEW_IDLE),
+        (wait_for_a_cap, SIZE_AND_CAPS),
+        (lose_heads_of_lines, SIZE_AND_CAPS),
+        (lose_heads_of_lines, FEW_IDLE),
+    ],
+)
+def test_an_interrupt_at_every_place(scenario: Callable[[VisitedPool], None], limits: dict[str, Any]) -> None:
+    """G3: wherever an interrupt cuts a step short, telling it again and matching again puts all right."""
+    cuts = 0
+    for pool in every_place(limits):
+        try:
+            scenario(pool)
+            pool.end()
+        except AssertionError as error:
+            error.add_note(f"interrupted at {pool.wanted}")
+            raise
+        cuts += pool.cut
+    assert cuts > 100
