@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from respool.io._head import ResponseHead
     from respool.io._operation import Operation
     from respool.io._redirect import Address
+    from respool.io._request import ReadRequest
     from respool.io._source import Exchange, Pinned, Source
     from respool.io._transport import Outcome
     from respool.io.errors import RemoteIOError
-    from respool.io.file import ReadRequest
 
 #: Statuses by which servers refuse a HEAD for what they'd let a GET have: presigned URLs, old servers.
 _HEAD_REFUSED: Final = frozenset(

@@ -66,15 +66,6 @@ def host_view(destination: SupportsBuffer | Buffer) -> memoryview:
     return pickle.PickleBuffer(target).raw()
 
 
-def front(view: memoryview, length: int) -> memoryview:
-    """Return the first bytes of a view, which is given up for it."""
-    if length == view.nbytes:
-        return view
-    front = view[:length]
-    view.release()
-    return front
-
-
 def new_bytes(length: int) -> io.BytesIO:
     """Return memory that becomes a bytes object without a copy: BytesIO gives its own away."""
     target = io.BytesIO()

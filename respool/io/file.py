@@ -9,53 +9,25 @@ from __future__ import annotations
 import io
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from respool.io._future import abandon, wait_all
+from respool.io._request import ReadRequest
 from respool.io.config import parse_seconds
-from respool.io.destination import front, host_view, new_bytes, taken
+from respool.io.destination import host_view, new_bytes, taken
 from respool.io.errors import ReadTimeoutError
 from respool.io.plan import checked_bytes, clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from types import TracebackType
-    from typing import TypeAlias
 
     from typing_extensions import Buffer as SupportsBuffer
 
     from respool.buffers import Buffer
     from respool.io._future import ReadFuture
+    from respool.io._request import Progress
     from respool.io.session import Session
-
-    Progress: TypeAlias = Callable[[int, int | None], object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReadRequest:
-    """A read with its arguments checked: what a subclass of `File` is given to do.
-
-    Attributes
-    ----------
-    offset, length : int
-        Which bytes; length ≥ 1, and clipped where the file's size is known.
-    view : memoryview
-        Where they go: exactly `length` bytes.
-    deadline : float or None
-        On the monotonic clock, in seconds.
-    timeout : float or None
-        What the deadline came from, for messages.
-    progress : callable or None
-        As given by the caller.
-    """
-
-    offset: int
-    length: int
-    view: memoryview
-    deadline: float | None
-    timeout: float | None
-    progress: Progress | None
 
 
 class File(ABC):
@@ -188,7 +160,13 @@ class File(ABC):
         raises, KeyboardInterrupt included.
         """
         request = self._request(destination, offset, size, stream, complete, progress, timeout)
-        return 0 if request is None else self._finish_now(request)
+        if request is None:
+            return 0
+        try:
+            return self._finish_now(request)
+        finally:
+            # It has been released, unless an interrupt came before anything had begun.
+            request.view.release()
 
     def pread(
         self,
@@ -215,7 +193,14 @@ class File(ABC):
             For bad arguments, at once; all other errors come from the future.
         """
         request = self._request(destination, offset, size, stream, complete, progress, timeout)
-        return self._nothing() if request is None else self._begin(request)
+        if request is None:
+            return self._nothing()
+        try:
+            return self._begin(request)
+        except BaseException:
+            # Nothing is under way then.
+            request.view.release()
+            raise
 
     def read_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Read several ranges at once.
@@ -241,15 +226,20 @@ class File(ABC):
         clipped = [(offset, clip(offset, size, self.size) or 0) for offset, size in wanted]
         targets = [new_bytes(length) for _, length in clipped]
         reads: list[ReadFuture] = []
+        views: list[memoryview] = []
         try:
             for (offset, length), target in zip(clipped, targets, strict=True):
                 # One by one, so that an error on the way finds those that have begun.
-                reads.append(self.pread(target.getbuffer(), offset=offset, size=length))
+                views.append(target.getbuffer())
+                reads.append(self.pread(views[-1], offset=offset, size=length))
             wait_all(reads)
             counts = [read.result() for read in reads if read.done()]
         except BaseException:
             abandon(reads)
             raise
+        finally:
+            for view in views:
+                view.release()
         return [taken(target, count) for target, count in zip(targets, counts, strict=True)]
 
     def buffered(self, block: int = 1 << 20) -> io.BufferedReader:
@@ -343,7 +333,7 @@ class File(ABC):
             return ReadRequest(
                 offset=offset,
                 length=length,
-                view=front(view, length),
+                view=view,
                 deadline=None if limit is None else time.monotonic() + limit,
                 timeout=limit,
                 progress=progress,

@@ -19,13 +19,14 @@ from respool.io._fork import renew_in_child
 from respool.io._future import ReadFuture, Tally
 from respool.io._transport import Outcome
 from respool.io.errors import ObjectChangedError, RangeIntegrityError
-from respool.io.file import File, ReadRequest
+from respool.io.file import File
 from respool.io.plan import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from respool.io._operation import Operation
+    from respool.io._request import ReadRequest
     from respool.io.session import Session
 
 #: Most bytes asked of the kernel at once: between two calls deadlines and progress are looked at.
@@ -121,20 +122,19 @@ def _device_size(fd: int, info: os.stat_result, path: str) -> int | None:
 
 def _read_fully(
     fd: int,
-    view: memoryview,
-    offset: int,
+    request: ReadRequest,
     *,
     stopped: Callable[[], bool],
     advance: Callable[[int], None],
 ) -> int:
-    """Fill a view from an offset on, up to the end of the file; return how many bytes there were.
+    """Do a read, up to the end of the file; return how many bytes there were.
 
     EINTR is the business of os.preadv, which tries again unless a signal handler raised.
     """
     done = 0
-    while done < view.nbytes and not stopped():
-        with view[done : done + _STEP] as part:
-            count = os.preadv(fd, [part], offset + done)
+    while done < request.length and not stopped():
+        with request.view[done : min(done + _STEP, request.length)] as part:
+            count = os.preadv(fd, [part], request.offset + done)
         if not count:
             break
         done += count
@@ -208,8 +208,7 @@ class LocalFile(File):
             return tracker.checked(
                 _read_fully(
                     self._descriptor.fd,
-                    request.view,
-                    request.offset,
+                    request,
                     stopped=tracker.raise_if_late,
                     advance=tracker.advance,
                 )
@@ -311,8 +310,7 @@ class _LocalJob:
         try:
             outcome.received = _read_fully(
                 self._file._descriptor.fd,  # noqa: SLF001 - the same module
-                self._request.view,
-                piece.offset,
+                self._request,
                 stopped=lambda: operation.stopped,
                 advance=operation.advance,
             )

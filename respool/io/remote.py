@@ -20,7 +20,7 @@ from respool.io._redirect import Address
 from respool.io._remote_jobs import ReadJob, SizeJob
 from respool.io._source import Pinned, Source
 from respool.io.errors import ReadTimeoutError
-from respool.io.file import File, ReadRequest
+from respool.io.file import File
 from respool.io.plan import checked_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from respool.curl.origin import Credential
     from respool.io._head import Validator
+    from respool.io._request import ReadRequest
     from respool.io.errors import RemoteIOError
     from respool.io.session import Session
     from respool.io.verdict import Described

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.helpers.range_server import Script
+
+# CPython 3.12.1 crashes when a generator that was begun under a tracing function is resumed by
+# another thread, here the one of a read's tasks; 3.11 and 3.13 do not.
+collect_ignore = ["test_interrupted_everywhere.py"] if sys.version_info[:2] == (3, 12) else []
 
 GUARD = b"\xa5" * 64
 OLD = 0x5A
