@@ -13,10 +13,10 @@ from tests.helpers.gates import Gate
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.threads import (
     Threads,
-    wait_until_queued,
 )
 
 if TYPE_CHECKING:
+    from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
@@ -197,16 +197,17 @@ def test_an_offer_that_proves_invalid_keeps_the_place(make_pool: MakePool, facto
     assert (stats.created, stats.destroyed_for["invalid"]) == (2, 1)
 
 
-def test_those_behind_a_head_that_left_are_looked_at(make_pool: MakePool) -> None:
+def test_those_behind_a_head_that_left_are_looked_at(make_pool: MakePool, recorder: Recorder) -> None:
     """G3: when a big request in front gives up, the small ones behind it that fit are served."""
-    pool = make_pool(max_cost=10, cost=int)
+    pool = make_pool(max_cost=10, cost=int, observer=recorder)
     lease = pool.lease("6")
     with Threads() as threads:
         big = threads.start(pool.lease, "8", 0.2)
-        wait_until_queued(pool, 1)
+        recorder.wait_for("queued")
         small = [threads.start(pool.lease, "2") for _ in range(2)]
         assert isinstance(big.error(), PoolTimeoutError)
         for task in small:
             task.result().release()
+        assert recorder.details("waited", 1).count("timeout") == 1
     lease.release()
     assert_quiet(pool, keys=["2", "6", "8"], leased=0)
