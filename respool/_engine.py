@@ -248,7 +248,7 @@ class Engine(ABC):
             inbox.popleft()
         self.accounts.match(work.condemned)
         if self.limits.max_idle is not None:
-            self._trim_locked(work)
+            self._trim_locked(self.limits.max_idle, work)
         leftover = self.leftover
         if may_destroy:
             work.take_over(leftover)
@@ -341,13 +341,10 @@ class Engine(ABC):
             self.accounts.rows -= 1
             work.rows.append(lane)
 
-    def _trim_locked(self, work: Work) -> None:
+    def _trim_locked(self, most: int, work: Work) -> None:
         """Condemn idle resources beyond `max_idle`, the least recently used first."""
-        most = self.limits.max_idle
-        if most is None:
-            return
-        surplus = sum(len(lane.idle) for lane in self.keys.all_locked()) - most
-        for _ in range(surplus):
+        idle = sum(len(lane.idle) for lane in self.keys.all_locked())
+        for _ in range(idle - most):
             guard = self.accounts.oldest_idle()
             if guard is not None:
                 self.accounts.condemn(guard.record, "surplus")

@@ -56,9 +56,8 @@ class Hooks:
         "validate",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - in the order of ResourcePool's own
         self,
-        *,
         create: Callable[[Any], Any],
         destroy: Callable[[Any, Any], object] | None,
         validate: Callable[[Any, Any], bool] | None,

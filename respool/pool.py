@@ -110,18 +110,10 @@ class ResourcePool(Face[K, T]):
             raise TypeError(f"limits must be a PoolLimits, got {safe_repr(limits)}")
         if at_exit not in {"destroy", "leak"}:
             raise ValueError(f"at_exit must be 'destroy' or 'leak', got {safe_repr(at_exit)}")
-        if name is not None and not isinstance(name, str):
+        if not isinstance(name, str | None):
             raise TypeError(f"name must be a str, got {safe_repr(name)}")
         inbox: deque[list[Any]] = deque()
-        hooks = Hooks(
-            create=create,
-            destroy=destroy,
-            validate=validate,
-            reset=reset,
-            cost=cost,
-            observer=observer,
-            inbox=inbox,
-        )
+        hooks = Hooks(create, destroy, validate, reset, cost, observer, inbox)
         self._core = Core(
             hooks,
             inbox,
