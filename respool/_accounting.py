@@ -93,12 +93,10 @@ class Accounts:
             ticket.seq = self.arrivals
         seq = ticket.seq
         ticket.state = WAITING
-        queue = row.queue
-        last = next(reversed(queue), -1)
-        queue[seq] = ticket
-        if seq < last:
-            for later in sorted(other for other in queue if other > seq):
-                queue.move_to_end(later)
+        if seq > next(reversed(row.queue), -1):
+            row.queue[seq] = ticket
+        else:  # it comes back: a new order, which takes effect in one step
+            row.queue = OrderedDict(sorted([*row.queue.items(), (seq, ticket)]))
             row.where = OUT  # its bound may be too high now: push another; a duplicate does no harm
         if row.where is OUT:
             heappush(self._ready, (seq, row))
@@ -334,17 +332,18 @@ class Accounts:
 
     def _can_evict(self, row: Row, rooms: int, costs: int) -> bool:
         """Tell whether the idle resources of the other rows would do, without touching any."""
-        for other in {entry[2] for entry in self._lru}:  # a step that was cut short may have left a row twice
+        seen = {row}  # and a step that was cut short may have left another row twice
+        for _, _, other in self._lru:
             if rooms <= 0 and costs <= 0:
                 break
-            if other is not row:
-                for (
-                    guard
-                ) in other.idle.copy():  # a copy is atomic; the original may be in use without the lock
-                    rooms -= 1
-                    costs -= guard.record.cost
-                    if rooms <= 0 and costs <= 0:
-                        break
+            if other in seen:
+                continue
+            seen.add(other)
+            for guard in other.idle.copy():  # a copy is atomic; the original may be in use without the lock
+                rooms -= 1
+                costs -= guard.record.cost
+                if rooms <= 0 and costs <= 0:
+                    break
         return rooms <= 0 and costs <= 0
 
     # -- the least recently used -----------------------------------------------------------------------
