@@ -107,6 +107,9 @@ class Acquiring(Queueing):
             else:
                 marks[me] = outer
             record.outer = None
+            if record.phase is not CHECKING:
+                hand.guard = None
+                raise LeaseLostError(f"pool {self.name}: the process has forked inside the validate hook")
             if valid:
                 record.phase = READY
                 return True

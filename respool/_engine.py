@@ -25,7 +25,7 @@ from respool._accounting import Accounts
 from respool._hooks import ERROR
 from respool._keys import KeyTable
 from respool._rows import SERVED, WAITING
-from respool._slot import Bell, Guard, Record, guard_class
+from respool._slot import LIMBO, Bell, Guard, Record, guard_class
 from respool._waiter import Closer, Sleeper, Waiter
 from respool._work import (
     CANCELLED,
@@ -249,12 +249,11 @@ class Engine(ABC):
         self.accounts.match(work.condemned)
         if self.limits.max_idle is not None:
             self._trim_locked(self.limits.max_idle, work)
-        leftover = self.leftover
         if may_destroy:
-            work.take_over(leftover)
+            work.take_over(self.leftover)
         else:
-            leftover.take_over(work)
-            if leftover and self.listener is not None:
+            self.leftover.take_over(work)
+            if self.leftover and self.listener is not None:
                 self.listener.bell.put(None)
         if self.closed and self.accounts.size == self.accounts.quarantined:
             for closer in self.closers:
@@ -281,6 +280,8 @@ class Engine(ABC):
         """Book one entry.  Told twice, after an interrupt, it does no harm."""
         kind, subject = entry
         accounts = self.accounts
+        if getattr(subject, "phase", None) is LIMBO:  # its hook has forked, and this is the child
+            return
         if kind is RETURNED:
             record = subject.record
             row = record.row
@@ -342,9 +343,8 @@ class Engine(ABC):
             work.rows.append(lane)
 
     def _trim_locked(self, most: int, work: Work) -> None:
-        """Condemn idle resources beyond `max_idle`, the least recently used first."""
-        idle = sum(len(lane.idle) for lane in self.keys.all_locked())
-        for _ in range(idle - most):
+        """Condemn idle resources beyond `most`, the least recently used first."""
+        for _ in range(sum(len(lane.idle) for lane in self.keys.all_locked()) - most):
             guard = self.accounts.oldest_idle()
             if guard is not None:
                 self.accounts.condemn(guard.record, "surplus")

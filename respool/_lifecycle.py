@@ -238,6 +238,9 @@ class Core(Acquiring):
             row.idle = deque()
             for ticket in row.queue.values():
                 ticket.record.phase = LIMBO
+                ticket.wake(
+                    None
+                )  # if it's this thread's own, it was in a signal handler: it must not sleep on
         for record in self.by_id.values():
             kept.append(record.resource)
             _strand(record)

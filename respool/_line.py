@@ -9,10 +9,11 @@ from respool import _stack
 from respool._keys import KeyTable
 from respool._release import Releasing
 from respool._rows import CLOSED, SERVED, WAITING
-from respool._slot import READY
+from respool._slot import LIMBO, READY
 from respool._waiter import BACKSTOP, Hand, Waiter
 from respool._work import CANCELLED, WAITED, Lane, Work
 from respool.errors import (
+    LeaseLostError,
     PoolClosedError,
     PoolExhaustedError,
     PoolReentrancyError,
@@ -194,6 +195,8 @@ class Queueing(Releasing):
         try:
             self.hooks.tell("queued", row.key)
             while ticket.state is WAITING:
+                if ticket.record.phase is LIMBO:
+                    raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
                 left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
                 if left <= 0:
                     self.under_lock(self._give_up_locked, ticket)
@@ -205,8 +208,9 @@ class Queueing(Releasing):
         finally:
             seconds = monotonic() - began
             ticket.seconds += seconds
-            self.inbox.append([WAITED, (row, seconds)])
-            if ticket.outcome == "cancelled":
+            if ticket.record.phase is not LIMBO:
+                self.inbox.append([WAITED, (row, seconds)])
+            if ticket.record.phase is not LIMBO and ticket.outcome == "cancelled":
                 self.inbox.append([CANCELLED, row])
                 self.under_lock(self.withdraw_locked, ticket)
 

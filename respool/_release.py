@@ -70,6 +70,9 @@ class Releasing(Losses):
                 raise
             return False
         hooks.leave(record)
+        if record.phase is not RESETTING:  # the hook has forked, and this is the child
+            silence(guard)
+            return False
         record.phase = READY
         return True
 

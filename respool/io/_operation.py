@@ -289,7 +289,7 @@ class Operation(Generic[W, R]):
         if cause is None:
             try:
                 value = self._job.result()
-            except Exception as error:  # noqa: BLE001 - it's the future's
+            except BaseException as error:  # noqa: BLE001 - the user's progress may raise anything; it's the future's
                 self.future.set_exception(error)
             else:
                 self.future.set_result(value)
