@@ -30,8 +30,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from respool.observers import PoolObserver
     from respool.bound import BoundPool
+    from respool.observers import PoolObserver
     from respool.stats import PoolStats
 
 Target: TypeAlias = str | Origin
