@@ -202,6 +202,7 @@ class Engine(ABC):
                 # own
                 # thread's lock.  And a try that succeeds can't be lost to an interrupt: a `for` step is one
                 # instruction, unlike a call and a store.
+                taken = False
                 for taken in self.try_lock:  # noqa: B007 - used below
                     break
                 if not taken:

@@ -247,10 +247,10 @@ class Queueing(Releasing):
         busy = accounts.creating + accounts.destroying + accounts.quarantined
         holders = None
         if self.track:
-            held = [
+            held: list[tuple[int, _stack.Frames]] = [
                 record.holder
                 for record in list(self.by_id.values())
-                if record.phase is READY and type(record.holder) is tuple
+                if record.phase is READY and record.holder is not None
             ]
             holders = _stack.render(min(held)[1]) if held else None
         return PoolTimeoutError(

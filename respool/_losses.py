@@ -6,7 +6,7 @@ be given back.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from respool._engine import Engine
 from respool._slot import (
@@ -23,7 +23,9 @@ from respool._slot import (
     Record,
     is_referenced_elsewhere,
 )
-from respool._work import MARK, Work
+
+if TYPE_CHECKING:
+    from respool._work import Work
 
 __all__ = ["Losses"]
 
@@ -40,7 +42,7 @@ class Losses(Engine):
         gate = self.gate
         # A copy is made in one step; finalisers may append to the original at any moment.
         for lost in gate.copy():
-            if lost is MARK:
+            if lost is None:  # MARK
                 continue
             # Known references: the two deques' and the loop's.
             if getattr(lost, "record", _VOID).phase is READY and is_referenced_elsewhere([lost], 3):

@@ -6,7 +6,7 @@ Everything here is called by the one who holds the guard of the resource in ques
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from respool import _stack
 from respool._losses import Losses
@@ -227,7 +227,8 @@ def warn_of_leak(message: str) -> None:
         from types import SimpleNamespace
 
         kind, value, trace = sys.exc_info()
-        sys.unraisablehook(
+        hook: Any = sys.unraisablehook  # which takes anything with these attributes
+        hook(
             SimpleNamespace(
                 exc_type=kind,
                 exc_value=value,

@@ -29,7 +29,7 @@ def render(frames: Frames) -> str:
     """Put a stack into the words of a traceback, outermost frame first."""
     import linecache
 
-    lines = []
+    lines: list[str] = []
     for filename, number, name in reversed(frames):
         lines.append(f'  File "{filename}", line {number}, in {name}')
         source = linecache.getline(filename, number).strip()

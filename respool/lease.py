@@ -195,7 +195,6 @@ class MadeLease(Lease[K, T]):
 
     __slots__ = ()
     __init__ = object.__init__  # takes no arguments
-    __repr__ = Lease.__repr__
 
 
 MadeLease.__name__ = MadeLease.__qualname__ = "Lease"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,9 +104,7 @@ class PoolStats:
 PoolStats.__module__ = "respool"
 
 
-def _restore(values: dict[str, object]) -> PoolStats:
+def _restore(values: dict[str, Any]) -> PoolStats:
     for name in ("destroyed_for", "hook_errors"):
-        mapping = values[name]
-        assert isinstance(mapping, dict)  # noqa: S101 - tells the type checker what `__reduce__` wrote
-        values[name] = MappingProxyType(mapping)
-    return PoolStats(**values)  # type: ignore[arg-type]  # the names and types are those of `__reduce__`
+        values[name] = MappingProxyType(values[name])
+    return PoolStats(**values)
