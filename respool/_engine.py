@@ -19,6 +19,7 @@ from _thread import allocate_lock, get_ident
 from abc import ABC, abstractmethod
 from collections import deque
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from respool._accounting import Accounts
@@ -381,14 +382,12 @@ class Engine(ABC):
     def appoint_locked(self) -> None:
         """See that one of those who sleep hears the notes of lost guards; if nobody sleeps, the gate gets them."""
         now = self.listener
-        if isinstance(now, Waiter):
-            if now.state is WAITING and now.seq in self.accounts.sleeping:
-                return
-        elif now is not None and now in self.closers:
+        if isinstance(now, Waiter) and now.state is WAITING and now.seq in self.accounts.sleeping:
             return
-        following: Any = next(reversed(self.accounts.sleeping.values()), None)
-        if following is None and self.closers:
-            following = self.closers[-1]
+        if now is not None and now in self.closers:
+            return
+        asleep: Any = chain(reversed(self.accounts.sleeping.values()), self.closers)
+        following = next((sleeper for sleeper in asleep if sleeper.nap is None), None)
         if following is None and now is None:
             return
         self.bell.__call__ = self.gate.append if following is None else following.bell.put

@@ -99,6 +99,7 @@ class Queueing(Releasing):
         if hand.invalid is not None:
             work.condemned.append(hand.invalid)
             hand.invalid = None
+        ticket.arm()
         try:
             step = self.under_lock(self._enter_locked, ticket, work, wait)
             while step is not DECIDED:

@@ -9,6 +9,9 @@ arrives with it.  So it is moved by C code alone, from the bell straight into th
 
 from __future__ import annotations
 
+import sys
+import threading
+from _thread import allocate_lock
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
@@ -28,15 +31,45 @@ BACKSTOP: Final = 5.0
 instructions that answer the first, could cost."""
 
 
+NAP: Final = 0.25
+"""Seconds after which a sleeper that can't listen looks for notes itself."""
+
+_HANDLERS_BREAK_GET: Final = sys.version_info < (3, 13)
+"""Before Python 3.13, ``SimpleQueue.get(timeout)`` waits for ever if a signal handler runs past its end."""
+
+
+def _nap() -> Any:  # noqa: ANN401 - a lock has no public type in 3.11
+    """Make what the calling thread sleeps on instead of its bell, if it has to."""
+    if not (_HANDLERS_BREAK_GET and threading.current_thread() is threading.main_thread()):
+        return None
+    nap = allocate_lock()
+    nap.acquire()
+    return nap
+
+
 class Sleeper:
-    """Something that can be woken, and can listen for the notes of lost guards."""
+    """Something that can be woken, and can listen for the notes of lost guards.
+
+    Signal handlers run in the main thread.  Where they break the bell (`_HANDLERS_BREAK_GET`), the main thread
+    sleeps on a lock instead, its `nap`.  It can't listen then: another sleeper does, or, if there's none, it looks
+    for notes itself a few times a second.
+    """
 
     __slots__ = ()
 
     bell: SimpleQueue[Any]
+    nap: Any  # a lock, or None
+
+    def arm(self) -> None:
+        """Make sure that the next ring is not an earlier one."""
+        if self.nap is not None:
+            self.nap.acquire(blocking=False)
 
     def listen(self, notes: deque[Any], seconds: float) -> None:
         """Sleep until the bell rings, at most for `seconds`; a note that rang it is in `notes` afterwards."""
+        if self.nap is not None:
+            self.nap.acquire(timeout=min(seconds, NAP))
+            return
         try:
             # One item: None ends the iteration with nothing moved, a note is appended.  No Python code runs
             # in between.
@@ -61,11 +94,13 @@ class Sleeper:
 class Waiter(Sleeper, Ticket):
     """A ticket whose owner is a thread."""
 
-    __slots__ = ("bell", "outcome", "seconds", "slept", "thread")
+    __slots__ = ("bell", "nap", "outcome", "seconds", "slept", "thread")
 
     def __init__(self, record: Record, thread: int) -> None:
         self.bell = SimpleQueue()
-        super().__init__(record, self.bell.put)
+        self.nap = _nap()
+        # `__exit__` of a lock is its release, and takes an argument.  A ticket is served, so woken, once.
+        Ticket.__init__(self, record, self.bell.put if self.nap is None else self.nap.__exit__)
         self.thread = thread
         self.slept = False  # has waited: its acquire counts as one wait, however often it was offered something invalid
         self.seconds = 0.0  # how long
@@ -75,10 +110,11 @@ class Waiter(Sleeper, Ticket):
 class Closer(Sleeper):
     """A thread that waits in close() for what is still out."""
 
-    __slots__ = ("bell",)
+    __slots__ = ("bell", "nap")
 
     def __init__(self) -> None:
         self.bell = SimpleQueue()
+        self.nap = _nap()
 
 
 class Hand:
