@@ -119,12 +119,8 @@ class Accounts:
     def stir(self, row: Row) -> None:
         """Note that something of `row` has come back: whoever waits for it is looked at again."""
         if row.where is PARKED:
-            head = next(iter(row.queue), None)
-            if head is None:
-                row.where = OUT
-            else:
-                heappush(self._ready, (head, row))
-                row.where = IN_LINE
+            heappush(self._ready, (next(iter(row.queue)), row))  # a parked row has somebody who waits
+            row.where = IN_LINE
 
     def _take_out(self, row: Row, ticket: Ticket) -> None:
         self.sleeping.pop(ticket.seq, None)
@@ -323,7 +319,9 @@ class Accounts:
             return
         while rooms > 0 or costs > 0:
             guard = self.oldest_idle(row)
-            if guard is None:
+            if (
+                guard is None
+            ):  # pragma: no cover - an idle one was taken on the fast way between the two looks
                 return
             self.condemn(guard.record, "evicted")
             condemned.append(guard)

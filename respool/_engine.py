@@ -213,7 +213,7 @@ class Engine(ABC):
                     while self.again:
                         self.again = False
                         self.settle_locked(work)
-                except BaseException:
+                except BaseException:  # pragma: no cover - by interrupts only: tests/core/test_interrupts.py
                     self.again = True
                     raise
                 finally:

@@ -110,7 +110,7 @@ class Core(Acquiring):
         while row.idle:
             try:
                 guard = row.idle.popleft()
-            except IndexError:  # taken on the fast way just now
+            except IndexError:  # pragma: no cover - taken on the fast way just now
                 break
             self.accounts.condemn(guard.record, reason)
             work.condemned.append(guard)
@@ -179,7 +179,7 @@ class Core(Acquiring):
             while row.idle:
                 try:
                     guard = row.idle.popleft()
-                except IndexError:
+                except IndexError:  # pragma: no cover - taken on the fast way just now
                     break
                 silence(guard)
                 self.unregister(guard.record)

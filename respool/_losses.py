@@ -94,18 +94,18 @@ class Losses(Engine):
             if record.resource is None:
                 accounts.unmade(record)
                 self.tidy_locked(record.row, work)
-            else:  # made, but nobody was told
+            else:  # pragma: no cover - made, but an interrupt came before anybody was told
                 accounts.made(record)
                 self._condemn_lost_locked(lost, "discarded", work)
         elif phase is READY:
             lane = record.row
             frames = record.holder if self.track else None
             accounts.leak(record)
-            work.events.append(("leaked", lane.key, frames))
+            work.leaks.append((lane.key, frames))
             self._condemn_lost_locked(lost, "leaked", work)
-        elif phase in {CHECKING, RESETTING, CONDEMNED}:
+        elif phase in {CHECKING, RESETTING, CONDEMNED}:  # pragma: no cover - by interrupts only
             self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
-        elif phase is LEAVING:
+        elif phase is LEAVING:  # pragma: no cover - by interrupts only
             accounts.taken_out(record)
             self.drop_resource_locked(record, work)
             self.tidy_locked(record.row, work)

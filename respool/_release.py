@@ -194,26 +194,24 @@ class Releasing(Losses):
         finally:
             # An exception that refers to a frame that refers to it would live until the collector comes.
             failure = None
-            if not booked:  # interrupted: the hook was begun, so the resource counts as gone
+            # Interrupted: the hook was begun, so the resource counts as gone.
+            if not booked:  # pragma: no cover - by interrupts only: tests/core/test_interrupts.py
                 self.inbox.append([FREED, record])
 
     def _report(self, work: Work) -> None:
         """Tell the observer, and warn of leaks."""
-        events, work.events = work.events, []
-        for event, key, *rest in events:
-            if event == "leaked":
-                stack = _stack.render(rest[0][1]) if rest[0] else None
-                self.hooks.tell("leaked", key, stack)
-                where = (
-                    f", acquired at:\n{stack}"
-                    if stack
-                    else " (make the pool with track_leases=True to see where it was acquired)"
-                )
-                warn_of_leak(
-                    f"pool {self.name}: a lease for key {safe_repr(key)} was dropped without release{where}"
-                )
-            else:
-                self.hooks.tell(event, key, *rest)
+        leaks, work.leaks = work.leaks, []
+        for key, holder in leaks:
+            stack = _stack.render(holder[1]) if holder else None
+            self.hooks.tell("leaked", key, stack)
+            where = (
+                f", acquired at:\n{stack}"
+                if stack
+                else " (a pool with track_leases=True says where it was acquired)"
+            )
+            warn_of_leak(
+                f"pool {self.name}: a lease for key {safe_repr(key)} was dropped without release{where}"
+            )
 
 
 def warn_of_leak(message: str) -> None:

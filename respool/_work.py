@@ -60,22 +60,22 @@ class Lane(Row):
 class Work:
     """What a section under the lock leaves to be done outside it."""
 
-    __slots__ = ("condemned", "events", "rows", "rubbish")
+    __slots__ = ("condemned", "leaks", "rows", "rubbish")
 
     def __init__(self) -> None:
         self.condemned: deque[Guard] = deque()  # to be destroyed; each guard's record says why
-        self.events: list[tuple[Any, ...]] = []  # for `Hooks.tell`
+        self.leaks: list[tuple[Any, ...]] = []  # (key, holder) of leases that were dropped
         self.rows: list[Lane] = []  # dropped: to be taken out of the cache of keys
         self.rubbish: list[object] = []  # whose last reference may be here
 
     def __bool__(self) -> bool:
-        return bool(self.condemned or self.events or self.rows or self.rubbish)
+        return bool(self.condemned or self.leaks or self.rows or self.rubbish)
 
     def take_over(self, other: Work) -> None:
         """Move what `other` has to this one.  Cut short, it leaves an item in both, of which one is dropped."""
         for mine, its in (
             (self.condemned, other.condemned),
-            (self.events, other.events),
+            (self.leaks, other.leaks),
             (self.rows, other.rows),
         ):
             if its:
