@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PoolLimits", "check_cap", "check_cost", "check_timeout"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolLimits:
     """How much a pool may hold.  Frozen, thread-safe; None means no limit.
 

@@ -18,7 +18,7 @@ HOOKS = ("create", "destroy", "validate", "reset", "cost", "max_per_key", "when"
 """What a user plugs into a pool and may fail; the keys of `PoolStats.hook_errors`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolStats:
     """The numbers of a pool, or of one of its keys, at one moment.
 
