@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.contract.factories import CASES, KEYED, Subject
+from tests.core.conftest import no_backstop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+__all__ = ["keyed", "no_backstop", "subject"]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)

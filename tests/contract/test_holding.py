@@ -21,6 +21,8 @@ from tests.helpers.threads import Threads, wait_until_queued
 if TYPE_CHECKING:
     from tests.contract.factories import Subject
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_a_lease_is_a_block(subject: Subject) -> None:
     """G6: `with pool.lease() as resource:` lends a resource and takes it back; the next one gets it again."""

@@ -23,6 +23,8 @@ from tests.helpers.threads import Threads, run_together, wait_until_queued
 if TYPE_CHECKING:
     from tests.contract.factories import Subject
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_limits_are_kept_and_told(subject: Subject) -> None:
     """P06, P11: `limits` gives them back, read-only; max_waiters refuses who would have to queue."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_clear_of_all_keys(make_pool: MakePool, factory: Factory, recorder: Recorder) -> None:
     """P65: clear() destroys every idle resource before it returns, and says how many."""

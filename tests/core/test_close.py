@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_close_destroys_the_idle(make_pool: MakePool, factory: Factory, recorder: Recorder) -> None:
     """P71: idle resources are destroyed before close returns, for that reason, once."""

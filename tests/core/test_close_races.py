@@ -15,6 +15,8 @@ from tests.helpers.threads import Threads, run_together, wait_asleep, wait_until
 if TYPE_CHECKING:
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 @pytest.mark.parametrize("waits", [True, False], ids=["close waits", "nobody waits"])
 def test_a_create_under_way_ends_in_destroy(make_pool: MakePool, factory: Factory, waits: bool) -> None:  # noqa: FBT001

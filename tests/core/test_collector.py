@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.helpers.resources import MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 class Garbage:
     """Cyclic garbage whose finaliser ends a lease."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_acquire_gives_the_bare_resource(make_pool: MakePool, factory: Factory) -> None:
     """G6: acquire gives what create returned, release keeps it, the next acquire gives it again."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     Operation = Callable[[ResourcePool[Any, Thing]], object]
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def scene(**options: Any) -> tuple[Factory, ResourcePool[Any, Thing]]:
     """Make a pool of four rooms with one idle resource of key A."""

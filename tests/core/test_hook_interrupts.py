@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from respool import ResourcePool
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 KINDS = [RuntimeError, KeyboardInterrupt, SystemExit, asyncio.CancelledError]
 
 ACQUIRES: dict[str, Callable[[ResourcePool[Any, Any]], object]] = {

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from respool import Lease
     from tests.helpers.resources import MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 ROOMS = 2
 SILENT = PoolObserver()
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Lose = Callable[[ResourcePool[Any, Thing]], None]
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 @contextmanager
 def leaks_told() -> Iterator[list[str]]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 ERRORS = [ValueError, KeyboardInterrupt, SystemExit, asyncio.CancelledError]
 
 
@@ -129,6 +131,20 @@ def test_discard_on_error(
     assert recorder.details("destroyed") == ["discarded"]
     stats = assert_quiet(pool, leased=0, idle=0)
     assert stats.destroyed_for["discarded"] == 1
+
+
+def test_discard_on_error_keeps_after_a_body_that_ends_well(make_pool: MakePool, factory: Factory) -> None:
+    """P48: also where giving back takes the slow way: past a reset hook, and to somebody who waits."""
+    pool = make_pool(max_size=1, discard_on_error=True, reset=factory.reset)
+    with Threads() as threads:
+        with pool.lease():
+            waiting = threads.start(lambda: pool.lease().release())
+            wait_until_queued(pool, 1)
+        woken(waiting)
+    with pool.lease() as thing:
+        assert thing.number == 1
+    assert factory.destroyed == []
+    assert_quiet(pool, leased=0, idle=1)
 
 
 def test_discard_on_error_spares_what_was_given_back(make_pool: MakePool, factory: Factory) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from respool import Lease
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def release_other(pool: ResourcePool[Any, Thing], spare: Lease[Any, Thing]) -> None:
     """Give back another lease."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from respool import ResourcePool
     from tests.helpers.resources import Factory, MakePool
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def test_create_acquires_where_there_is_room(make_pool: MakePool, factory: Factory) -> None:
     """P80, G12: create may take another resource of its own pool while a room is left."""

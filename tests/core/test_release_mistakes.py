@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from respool import Lease
     from tests.helpers.resources import Factory, MakePool, Thing
 
+pytestmark = pytest.mark.usefixtures("no_backstop")
+
 
 def spend_release(lease: Lease[Any, Thing]) -> None:
     """Spend a lease by giving its resource back."""
