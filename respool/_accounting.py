@@ -88,16 +88,15 @@ class Accounts:
         """Put `ticket` in line by its sequence number: at the end, or at its old place if it comes back."""
         row = ticket.record.row
         row.gate = row.due = SHUT
+        ticket.state = WAITING
         if not ticket.seq:
             self.arrivals += 1
-            ticket.seq = self.arrivals
-        seq = ticket.seq
-        ticket.state = WAITING
-        if seq > next(reversed(row.queue), -1):
+            ticket.seq = seq = self.arrivals
             row.queue[seq] = ticket
         else:  # it comes back: a new order, which takes effect in one step
+            seq = ticket.seq
             row.queue = OrderedDict(sorted([*row.queue.items(), (seq, ticket)]))
-            row.where = OUT  # its bound may be too high now: push another; a duplicate does no harm
+            row.where = OUT  # its bound, if any, may be too high now: push another; a duplicate does no harm
         if row.where is OUT:
             heappush(self._ready, (seq, row))
             row.where = IN_LINE
