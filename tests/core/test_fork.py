@@ -253,6 +253,7 @@ def fill_and_empty(pool: ResourcePool[Any, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # some thousand forks
 def test_fork_while_another_thread_is_stopped_anywhere(factory: Factory) -> None:
     """P74: with a thread stopped inside the pool, its locks held or not, the child's pool works."""
     for visit in every_checkpoint(step=3):
