@@ -84,6 +84,21 @@ def come_back_to_others_behind(pool: VisitedPool) -> None:
         give_all_back(pool)
 
 
+def come_back_before_another_key(pool: VisitedPool) -> None:
+    """The first in line comes back when all of its key who stood behind another key have left: it goes before that one."""
+    hold(pool, "a")
+    for key in "aba":
+        pool.acquire(key)
+    give_all_back(pool)
+    for claim in [claim for claim in pool.waiting if claim.waiter.key == "a"]:
+        pool.time_out(claim)
+    for claim in pool.offered.copy():
+        pool.take_offer(claim, valid=False)
+    for _ in range(3):
+        pool.go_on()
+        give_all_back(pool)
+
+
 def evict_what_would_do(pool: VisitedPool) -> None:
     """A waiter needs the room of two, when just enough are idle."""
     hold(pool, "a", "b", "c", "b")
@@ -146,6 +161,7 @@ FEW_IDLE: dict[str, Any] = {"max_cost": 4, "max_idle": 1}
     ("scenario", "limits"),
     [
         (come_back_to_others_behind, ONE),
+        (come_back_before_another_key, ONE),
         (evict_what_would_do, COSTS),
         (evict_what_would_do, SIZE_AND_CAPS),
         (evict_nothing_in_vain, COSTS),
