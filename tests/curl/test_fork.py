@@ -117,7 +117,7 @@ def test_both_sides_read_on(certificate: Certificate, exit_by: str, *, tls: bool
 def test_generations(certificate: Certificate, *, tls: bool) -> None:
     """U33: children of children, and several at once, read right bytes over connections of their own."""
     program = """
-        read("/root/1")
+        read("/parent/1")
         children = []
         for name in ("a", "b"):
             child = os.fork()
@@ -132,15 +132,15 @@ def test_generations(certificate: Certificate, *, tls: bool) -> None:
                 read(f"/{name}/last")
                 sys.exit(0)
             children.append(child)
-        read_many("root", 20)
+        read_many("parent", 20)
         for child in children:
             ended(child)
-        read("/root/last")
+        read("/parent/last")
         assert pool.stats().created == 1
         pool.close()
     """.replace("\n        ", "\n")
     server, _ = run(program, certificate if tls else None)
-    used = [connections(server, who) for who in ("root", "a", "aa", "b", "bb")]
+    used = [connections(server, who) for who in ("parent", "a", "aa", "b", "bb")]
     assert [len(numbers) for numbers in used] == [1] * 5
     assert len(set.union(*used)) == server.connections == 5
 
