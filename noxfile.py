@@ -40,7 +40,8 @@ def types(session: nox.Session) -> None:
     session.install(*group("types", "test"), "--editable", ".[all]")
     for version in PYTHONS:
         session.run("mypy", "--python-version", version)
-    session.run("basedpyright")
+    # Named, since basedpyright prefers a `.venv` beside pyproject.toml, and the one of scripts/test has no stubs.
+    session.run("basedpyright", "--pythonpath", str(Path(session.bin) / "python"))
 
 
 @nox.session
