@@ -13,10 +13,11 @@ import pytest
 
 from tests.helpers.gates import Gate
 from tests.helpers.range_server import CONTENT
-from tests.helpers.threads import Threads, wait_asleep, wait_until
+from tests.helpers.threads import HANG_GUARD, Threads, wait_asleep, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import FrameType
 
     from respool.io import Session
@@ -224,6 +225,47 @@ def test_progress_that_raises(
             file.pread(memory, progress=progress).result()
         memory.append(0)
         assert file.read_into(memory) == 200_002
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("size", [5_000, 200_000])
+@pytest.mark.parametrize("kind", ["remote", "local"])
+def test_last_progress_that_raises(  # noqa: PLR0917 - fixtures and parameters
+    serve: Callable[..., RangeServer],
+    session: Session,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    size: int,
+    raised: type[BaseException],
+) -> None:
+    """R45: whatever the last call of progress raises, SystemExit included, ends the read; nothing hangs or stays out."""
+    path = tmp_path / "object"
+    path.write_bytes(CONTENT)
+    memory, error = bytearray(size), raised("at the end")
+
+    def progress(done: int, total: int | None) -> None:
+        if done == total:
+            raise error
+
+    with session.open(serve().url if kind == "remote" else path) as file:
+        # More often than there are threads: none of them is lost to it.
+        for _ in range(6):
+            future = file.pread(memory, size=size, progress=progress)
+            with pytest.raises(raised) as caught:
+                future.result(HANG_GUARD)
+            assert caught.value is error
+            assert not future.running()
+            memory.append(0)
+            with pytest.raises(raised) as caught:
+                file.read_into(memory, size=size, progress=progress)
+            assert caught.value is error
+            memory.append(0)
+        assert repr(session) == "<Session 0 reads under way>"
+        assert file.read_into(memory, size=size) == size
+    handles = session.stats().get("handles")
+    assert handles is None or (handles.leased, handles.leaked) == (0, 0)
+    assert caplog.text == ""
 
 
 def test_progress(serve: Callable[..., RangeServer], session: Session) -> None:

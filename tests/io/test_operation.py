@@ -173,15 +173,20 @@ def test_a_piece_that_fails_before_it_begins() -> None:
         operation.wait()
 
 
-def test_a_result_that_raises() -> None:
-    """R45: what telling the last progress raises is the operation's error."""
+@pytest.mark.parametrize("raised", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_result_that_raises(raised: type[BaseException]) -> None:
+    """R45: what telling the last progress raises is the operation's error, whatever it is."""
     job = Pieces(1)
-    job.value = ValueError("progress")
+    job.value = raised("progress")
     operation = make(job)
     assert operation.claim()
     operation.finished(0, Outcome())
-    with pytest.raises(ValueError, match="progress"):
+    assert operation.future.done()
+    assert not operation.future.cancelled()
+    with pytest.raises(raised, match="progress") as caught:
         operation.wait()
+    assert caught.value is job.value
+    assert job.released == 1
 
 
 def test_callbacks_that_use_the_operation() -> None:
