@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Final, NoReturn
 
 from respool import _stack
-from respool._keys import KeyTable
+from respool._keys import ALL, KeyTable
 from respool._release import Releasing
 from respool._rows import CLOSED, SERVED, WAITING
 from respool._slot import LIMBO, READY
@@ -42,6 +42,8 @@ class Queueing(Releasing):
 
     def lane_of(self, key: object) -> Lane:
         """Find or make the row of `key`."""
+        if key is ALL:
+            raise TypeError("respool.ALL stands for all keys: it can't be a key itself")
         try:
             lane = self.keys.rows.get(key)
         except TypeError:

@@ -20,10 +20,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from respool._version import __version__
+from respool.cli._standard import check_stdout, standard_streams
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import FrameType
+
+    from _typeshed import SupportsWrite
 
 _INTERRUPTED = 130
 #: Each is the module of its name.
@@ -56,15 +59,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    with standard_streams():
+        return _ended(argv)
+
+
+def _ended(argv: Sequence[str] | None) -> int:
+    """Run a command, and turn however it ends into an exit code and at most one line."""
     try:
         with _quiet_log(), _signals_as_exceptions():
-            arguments = _parser().parse_args(argv)
-            code: int = arguments.run(arguments)
+            code = _run(argv)
             # Here, and not at the interpreter's exit: a full disk or closed pipe behind
             # stdout is an error like any other.
             sys.stdout.flush()
-    except SystemExit as stop:  # argparse has said what it had to say
-        return stop.code if isinstance(stop.code, int) else 2
     except KeyboardInterrupt:
         # CPython notes an interrupt that leaves an exec of text, as dataclasses do while they're
         # imported, and at the end dies of SIGINT instead of exiting as told.  Another exec,
@@ -88,11 +94,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has said what it had to say
+        return stop.code if isinstance(stop.code, int) else 2
+    # Every command tells something in the end.
+    check_stdout()
+    code: int = arguments.run(arguments)
+    return code
+
+
 class _Parser(argparse.ArgumentParser):
     """Tells a usage error in one line, like any other error, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"respool: {message} (see `{self.prog} --help`)\n")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Write help to stdout without letting an error pass, as the base class does."""
+        if file is sys.stdout:
+            sys.stdout.write(message)
+        else:
+            super()._print_message(message, file)
 
 
 def _parser() -> argparse.ArgumentParser:

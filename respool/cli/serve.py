@@ -319,8 +319,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stop_at_end_of_input(server: FileServer) -> None:
-    while os.read(0, 4096):
-        pass
+    try:
+        while os.read(0, 4096):
+            pass
+    except OSError:
+        pass  # as good as closed
     server.shutdown()
 
 
