@@ -37,12 +37,6 @@ def _note(report: pytest.TestReport | pytest.CollectReport) -> None:
         _skips[report.nodeid] = reason
 
 
-def pytest_configure() -> None:
-    """Undo what nohup and a shell's background do: an ignored SIGINT would be inherited by each program that a test interrupts."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember each test that was skipped for a reason not allowed in CI."""
     _note(report)
@@ -73,7 +67,10 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_configure() -> None:
-    """With RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
+    """Make SIGINT work, and with RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
+    # nohup and a shell's background ignore SIGINT, which each program that a test interrupts would inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("RESPOOL_EXPECT_INSTALLED") == "1":
         where = Path(respool.__path__[0]).resolve()
         if "site-packages" not in where.parts:
