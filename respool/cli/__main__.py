@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from respool._version import __version__
 from respool.cli._standard import check_stdout, standard_streams
@@ -25,8 +25,6 @@ from respool.cli._standard import check_stdout, standard_streams
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import FrameType
-
-    from _typeshed import SupportsWrite
 
 _INTERRUPTED = 130
 #: Each is the module of its name.
@@ -111,10 +109,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"respool: {message} (see `{self.prog} --help`)\n")
 
-    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401 - whatever has write()
         """Write help to stdout without letting an error pass, as the base class does."""
         if file is sys.stdout:
-            sys.stdout.write(message)
+            file.write(message)
         else:
             super()._print_message(message, file)
 
