@@ -1,12 +1,7 @@
-"""Rooms, limits and the queue: who may create, who waits, whom to evict, who is next.
+"""The queue over the rooms: who may create, who waits, whom to evict, who is next.
 
-Pure: no lock, no clock, no hook, no thread.  The engine calls everything here under the pool's lock; a model
-test checks it against naive lists.
-
-A *room* is one unit of ``max_size`` and of a key's cap, with a cost.  A resource occupies a room from the
-moment its creation is granted until its destroy hook has returned.  The accounts know rooms and tickets, not
-hits: a hit moves a resource between its row's ``idle`` and its holder and changes no room.  That is why hits
-need no lock.
+Pure: no lock, no clock, no hook, no thread.  The engine calls everything here and in `respool._rooms` under
+the pool's lock; a model test checks it against naive lists.
 
 How this module stays right when it's interrupted
 -------------------------------------------------
@@ -26,59 +21,33 @@ from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
-from respool._rows import CLOSED, IN_LINE, LEFT, OUT, PARKED, SERVED, SHUT, WAITING, Ledger, Use
-from respool._slot import CONDEMNED, CREATING, GONE, QUARANTINED, READY
-from respool.stats import HOOKS, REASONS
+from respool._rooms import Rooms
+from respool._rows import CLOSED, IN_LINE, LEFT, OUT, PARKED, SERVED, SHUT, WAITING
+from respool._slot import CREATING
 
 if TYPE_CHECKING:
     from collections import deque
 
     from respool._rows import Row, Ticket
-    from respool._slot import Guard, Record
+    from respool._slot import Guard
 
 __all__ = ["Accounts"]
 
 
-class Accounts:
-    """The books of one pool.  Every method expects the pool's lock to be held."""
+class Accounts(Rooms):
+    """The books of one pool: its rooms, who waits, and what is evicted for whom.  Every method expects the pool's lock to be held."""
 
-    __slots__ = (
-        "_lru",
-        "_ready",
-        "arrivals",
-        "blocked",
-        "cost",
-        "creating",
-        "destroying",
-        "destroying_cost",
-        "max_cost",
-        "max_size",
-        "ordered",
-        "quarantined",
-        "rows",
-        "size",
-        "sleeping",
-        "total",
-        "use",
-    )
+    __slots__ = ("_lru", "arrivals", "blocked", "ordered", "sleeping")
 
     def __init__(self, max_size: int | None, max_cost: int | None, *, ordered: bool = False) -> None:
-        self.max_size = max_size
-        self.max_cost = max_cost
+        Rooms.__init__(self, max_size, max_cost)
         # Whether the least recently used idle resource is ever asked for.
         self.ordered = ordered or max_size is not None or max_cost is not None
-        self.use = Use()
-        self.total = Ledger(REASONS, HOOKS)
-        self.size = self.cost = 0
-        self.creating = self.quarantined = 0
-        self.destroying = self.destroying_cost = 0  # on their way out
-        self.rows = 0  # rows in use, to judge the size of `_lru` by
         self.arrivals = 0  # tickets so far
         # The oldest who may be served waits for the total or the cost: nobody behind may pass, nor a
         # newcomer.
         self.blocked = False
         self.sleeping: OrderedDict[int, Ticket] = OrderedDict()  # whose owners sleep, by sequence number
-        self._ready: list[tuple[int, Row]] = []  # heap of (lower bound of the head's seq, row)
         # Heap of (lower bound of the oldest idle resource's stamp, row.no, row).
         self._lru: list[tuple[int, int, Row]] = []
 
@@ -115,12 +84,6 @@ class Accounts:
                 ticket.wake(None)
             self._take_out(row, ticket)
 
-    def stir(self, row: Row) -> None:
-        """Note that something of `row` has come back: whoever waits for it is looked at again."""
-        if row.where is PARKED:
-            heappush(self._ready, (next(iter(row.queue)), row))  # a parked row has somebody who waits
-            row.where = IN_LINE
-
     def _take_out(self, row: Row, ticket: Ticket) -> None:
         self.sleeping.pop(ticket.seq, None)
         queue = row.queue
@@ -133,124 +96,6 @@ class Accounts:
                 row.where = OUT  # nobody is left to look at again, and what comes back now comes the fast way
             row.gate = row.calm_gate
             row.due = row.calm_due
-
-    # -- rooms -----------------------------------------------------------------------------------------
-
-    def fits_ever(self, cost: int) -> bool:
-        """Tell whether a room of this cost could be had if the pool were empty."""
-        return self.max_cost is None or cost <= self.max_cost
-
-    # Each of these is told twice without harm, and its body is one straight line: an interrupt comes before
-    # all of it or after.
-
-    def made(self, record: Record) -> None:
-        """Book that the creation in the room of `record` succeeded."""
-        if record.phase is CREATING:
-            row = record.row
-            record.phase = READY
-            self.creating -= 1
-            row.creating -= 1
-            self.total.created += 1
-            row.ledger.created += 1
-
-    def unmade(self, record: Record) -> None:
-        """Book that the creation for `record` failed: its room is free again."""
-        row = record.row
-        if record.phase is CREATING:
-            record.phase = GONE
-            self.creating -= 1
-            row.creating -= 1
-            self.size -= 1
-            self.cost -= record.cost
-            row.size -= 1
-            row.cost -= record.cost
-        self.stir(row)
-
-    def going(self, record: Record) -> None:
-        """Book that `record` is being destroyed: its room is on its way out, and counts until `gone`."""
-        if not record.booked:
-            record.booked = True
-            self.destroying += 1
-            self.destroying_cost += record.cost
-            record.row.destroying += 1
-
-    def condemn(self, record: Record, reason: str) -> None:
-        """Book that `record` must be destroyed, by the one who holds its guard."""
-        if record.phase is not CONDEMNED:
-            record.phase = CONDEMNED
-            record.reason = reason
-            record.booked = True
-            self.destroying += 1
-            self.destroying_cost += record.cost
-            record.row.destroying += 1
-
-    def leak(self, record: Record) -> None:
-        """Condemn `record`, whose lease was dropped, and count the leak."""
-        if record.phase is not CONDEMNED:
-            row = record.row
-            record.phase = CONDEMNED
-            record.reason = "leaked"
-            record.booked = True
-            self.destroying += 1
-            self.destroying_cost += record.cost
-            row.destroying += 1
-            self.total.leaked += 1
-            row.ledger.leaked += 1
-
-    def stays(self, record: Record) -> None:
-        """Book that `record` can't be freed: it keeps its room for good."""
-        if record.booked and record.phase is not QUARANTINED:
-            record.phase = QUARANTINED
-            self.destroying -= 1
-            self.destroying_cost -= record.cost
-            record.row.destroying -= 1
-            self.quarantined += 1
-            record.row.quarantined += 1
-
-    def gone(self, record: Record) -> None:
-        """Book that `record` has been destroyed: its room is free."""
-        row, reason, uses = record.row, record.reason, record.uses
-        total, ledger = self.total, row.ledger
-        if reason not in ledger.destroyed_for:
-            ledger.destroyed_for[reason] = 0
-        if record.phase is not GONE:
-            record.phase = GONE
-            if record.booked:
-                self.destroying -= 1
-                self.destroying_cost -= record.cost
-                row.destroying -= 1
-            self.size -= 1
-            self.cost -= record.cost
-            row.size -= 1
-            row.cost -= record.cost
-            total.destroyed += 1
-            ledger.destroyed += 1
-            total.destroyed_for[reason] += 1
-            ledger.destroyed_for[reason] += 1
-            total.retired += uses
-            ledger.retired += uses
-            if uses:
-                total.retired_firsts += 1
-                ledger.retired_firsts += 1
-        self.stir(row)
-
-    def taken_out(self, record: Record) -> None:
-        """Book that the leased `record` has left the pool for good: its room is free."""
-        row, uses = record.row, record.uses
-        total, ledger = self.total, row.ledger
-        if record.phase is not GONE:
-            record.phase = GONE
-            self.size -= 1
-            self.cost -= record.cost
-            row.size -= 1
-            row.cost -= record.cost
-            total.detached += 1
-            ledger.detached += 1
-            total.retired += uses
-            ledger.retired += uses
-            total.retired_firsts += 1
-            ledger.retired_firsts += 1
-        self.stir(row)
 
     # -- who is next -----------------------------------------------------------------------------------
 

@@ -1,0 +1,176 @@
+"""Rooms: what is in existence, in what state, and how much of it there may be.
+
+A *room* is one unit of ``max_size`` and of a key's cap, with a cost.  A resource occupies a room from the
+moment its creation is granted until its destroy hook has returned.  The books know rooms and tickets, not
+hits: a hit moves a resource between its row's ``idle`` and its holder and changes no room.  That is why hits
+need no lock.
+
+Pure, like all of the books; `respool._accounting` says how they stay right when they're interrupted.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from typing import TYPE_CHECKING
+
+from respool._rows import IN_LINE, PARKED, Ledger, Use
+from respool._slot import CONDEMNED, CREATING, GONE, QUARANTINED, READY
+from respool.stats import HOOKS, REASONS
+
+if TYPE_CHECKING:
+    from respool._rows import Row
+    from respool._slot import Record
+
+__all__ = ["Rooms"]
+
+
+class Rooms:
+    """What is in existence.  Every method expects the pool's lock to be held."""
+
+    __slots__ = (
+        "_ready",
+        "cost",
+        "creating",
+        "destroying",
+        "destroying_cost",
+        "max_cost",
+        "max_size",
+        "quarantined",
+        "rows",
+        "size",
+        "total",
+        "use",
+    )
+
+    def __init__(self, max_size: int | None, max_cost: int | None) -> None:
+        self.max_size = max_size
+        self.max_cost = max_cost
+        self.use = Use()
+        self.total = Ledger(REASONS, HOOKS)
+        self.size = self.cost = 0
+        self.creating = self.quarantined = 0
+        self.destroying = self.destroying_cost = 0  # on their way out
+        self.rows = 0  # rows in use, to judge the size of `_lru` by
+        self._ready: list[tuple[int, Row]] = []  # heap of (lower bound of the head's seq, row)
+
+    def fits_ever(self, cost: int) -> bool:
+        """Tell whether a room of this cost could be had if the pool were empty."""
+        return self.max_cost is None or cost <= self.max_cost
+
+    # Each of these is told twice without harm, and its body is one straight line: an interrupt comes before
+    # all of it or after.
+
+    def made(self, record: Record) -> None:
+        """Book that the creation in the room of `record` succeeded."""
+        if record.phase is CREATING:
+            row = record.row
+            record.phase = READY
+            self.creating -= 1
+            row.creating -= 1
+            self.total.created += 1
+            row.ledger.created += 1
+
+    def unmade(self, record: Record) -> None:
+        """Book that the creation for `record` failed: its room is free again."""
+        row = record.row
+        if record.phase is CREATING:
+            record.phase = GONE
+            self.creating -= 1
+            row.creating -= 1
+            self.size -= 1
+            self.cost -= record.cost
+            row.size -= 1
+            row.cost -= record.cost
+        self.stir(row)
+
+    def going(self, record: Record) -> None:
+        """Book that `record` is being destroyed: its room is on its way out, and counts until `gone`."""
+        if not record.booked:
+            record.booked = True
+            self.destroying += 1
+            self.destroying_cost += record.cost
+            record.row.destroying += 1
+
+    def condemn(self, record: Record, reason: str) -> None:
+        """Book that `record` must be destroyed, by the one who holds its guard."""
+        if record.phase is not CONDEMNED:
+            record.phase = CONDEMNED
+            record.reason = reason
+            record.booked = True
+            self.destroying += 1
+            self.destroying_cost += record.cost
+            record.row.destroying += 1
+
+    def leak(self, record: Record) -> None:
+        """Condemn `record`, whose lease was dropped, and count the leak."""
+        if record.phase is not CONDEMNED:
+            row = record.row
+            record.phase = CONDEMNED
+            record.reason = "leaked"
+            record.booked = True
+            self.destroying += 1
+            self.destroying_cost += record.cost
+            row.destroying += 1
+            self.total.leaked += 1
+            row.ledger.leaked += 1
+
+    def stays(self, record: Record) -> None:
+        """Book that `record` can't be freed: it keeps its room for good."""
+        if record.booked and record.phase is not QUARANTINED:
+            record.phase = QUARANTINED
+            self.destroying -= 1
+            self.destroying_cost -= record.cost
+            record.row.destroying -= 1
+            self.quarantined += 1
+            record.row.quarantined += 1
+
+    def gone(self, record: Record) -> None:
+        """Book that `record` has been destroyed: its room is free."""
+        row, reason, uses = record.row, record.reason, record.uses
+        total, ledger = self.total, row.ledger
+        if reason not in ledger.destroyed_for:
+            ledger.destroyed_for[reason] = 0
+        if record.phase is not GONE:
+            record.phase = GONE
+            if record.booked:
+                self.destroying -= 1
+                self.destroying_cost -= record.cost
+                row.destroying -= 1
+            self.size -= 1
+            self.cost -= record.cost
+            row.size -= 1
+            row.cost -= record.cost
+            total.destroyed += 1
+            ledger.destroyed += 1
+            total.destroyed_for[reason] += 1
+            ledger.destroyed_for[reason] += 1
+            total.retired += uses
+            ledger.retired += uses
+            if uses:
+                total.retired_firsts += 1
+                ledger.retired_firsts += 1
+        self.stir(row)
+
+    def taken_out(self, record: Record) -> None:
+        """Book that the leased `record` has left the pool for good: its room is free."""
+        row, uses = record.row, record.uses
+        total, ledger = self.total, row.ledger
+        if record.phase is not GONE:
+            record.phase = GONE
+            self.size -= 1
+            self.cost -= record.cost
+            row.size -= 1
+            row.cost -= record.cost
+            total.detached += 1
+            ledger.detached += 1
+            total.retired += uses
+            ledger.retired += uses
+            total.retired_firsts += 1
+            ledger.retired_firsts += 1
+        self.stir(row)
+
+    def stir(self, row: Row) -> None:
+        """Note that something of `row` has come back: whoever waits for it is looked at again."""
+        if row.where is PARKED:
+            heappush(self._ready, (next(iter(row.queue)), row))  # a parked row has somebody who waits
+            row.where = IN_LINE
