@@ -8,7 +8,9 @@ don't share an interpreter.
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -43,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from respool.cli.progress import byte_progress
     from respool.io import Session
 
-    with tempfile.TemporaryDirectory(prefix="respool-demo-") as directory:
+    folder = tempfile.gettempdir()
+    check_room(folder, arguments.size)
+    with tempfile.TemporaryDirectory(prefix="respool-demo-", dir=folder) as directory:
         with byte_progress("generating", arguments.size) as advance:
             expected = generate(Path(directory, "demo.bin"), arguments.size, advance)
         with served(directory) as url, output(None) as sink, Session() as session:
@@ -52,18 +56,54 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def check_room(folder: str, size: int) -> None:
+    """Fail at once where a file wouldn't fit.
+
+    Parameters
+    ----------
+    folder : str
+        Where it's to be.
+    size : int
+        Its bytes.
+
+    Raises
+    ------
+    OSError
+        ENOSPC, with the folder, and what is free there.
+    """
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    # Some file systems have no size to tell; there it's tried.
+    if status.f_blocks and size > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"a file of {size:,} bytes doesn't fit, {free:,} are free: "
+            "ask for a smaller --size, or for another folder by TMPDIR",
+            folder,
+        )
+
+
 def generate(path: Path, size: int, advance: Callable[[int], object] = lambda _: None) -> str:
     """Write a file of pseudo-random bytes, the same each time, and give its SHA-256 in hexadecimal.
 
     The digest is of what was generated, not of what is read back.
+
+    Raises
+    ------
+    OSError
+        Writing failed; with the file's name.
     """
     hasher = hashlib.sha256()
-    with path.open("wb") as file:
-        for start in range(0, size, _BLOCK):
-            block = random.Random(start).randbytes(min(_BLOCK, size - start))  # noqa: S311 - no secret
-            hasher.update(block)
-            file.write(block)
-            advance(len(block))
+    try:
+        with path.open("wb") as file:
+            for start in range(0, size, _BLOCK):
+                block = random.Random(start).randbytes(min(_BLOCK, size - start))  # noqa: S311 - no secret
+                hasher.update(block)
+                file.write(block)
+                advance(len(block))
+    except OSError as error:
+        # Only that of opening it has the name by itself.
+        raise OSError(error.errno, error.strerror, str(path)) from error
     return hasher.hexdigest()
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import re
 import resource
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
 from respool.cli import demo
 from respool.cli.__main__ import main
 
-from .commands import environment, respool
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from .commands import environment, one_line, respool
 
 
 class TestCommand:
@@ -53,16 +53,43 @@ class TestCommand:
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert "--size" in err
 
-    def test_no_room(self, tmp_path: Path) -> None:
-        """A disk that's too small for the file (here RLIMIT_FSIZE) is one line, and 1; nothing stays."""
+    def test_room_that_runs_out(self, tmp_path: Path) -> None:
+        """A disk that fills up in the middle (here RLIMIT_FSIZE) is one line that names it, and 1; nothing stays."""
         code, out, err = respool(
             "demo",
             "--size=10MiB",
             env=environment(TMPDIR=str(tmp_path)),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 20, 5 << 20)),
         )
-        assert (code, out, err) == (1, "", "respool: File too large\n")
+        assert (code, out) == (1, "")
+        assert re.fullmatch(
+            rf"{re.escape(str(tmp_path))}/respool-demo-\w+/demo\.bin: File too large", one_line(err)
+        )
         assert list(tmp_path.iterdir()) == []
+
+    def test_no_room(self, tmp_path: Path) -> None:
+        """A file for which there's no room is one line, with the folder and what is free, and 1; nothing is written."""
+        code, out, err = respool("demo", "--size=100000TB", env=environment(TMPDIR=str(tmp_path)))
+        assert (code, out) == (1, "")
+        told = re.fullmatch(
+            rf"{re.escape(str(tmp_path))}: a file of 100,000,000,000,000,000 bytes doesn't fit, "
+            r"([0-9,]+) are free: ask for a smaller --size, or for another folder by TMPDIR",
+            one_line(err),
+        )
+        assert told
+        assert int(told[1].replace(",", "")) < 10**17
+        assert list(tmp_path.iterdir()) == []
+
+    def test_as_much_as_there_is(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Just as much as is free fits, one byte more doesn't; where the system can't tell, it's tried."""
+        Free = namedtuple("Free", "f_blocks f_bavail f_frsize")  # noqa: PYI024 - a stand-in for a tuple of the system's
+        free = Free(10, 3, 512)
+        monkeypatch.setattr(demo.os, "statvfs", lambda _: free)
+        demo.check_room(str(tmp_path), 1536)
+        with pytest.raises(OSError, match="1,537 bytes doesn't fit, 1,536 are free"):
+            demo.check_room(str(tmp_path), 1537)
+        free = Free(0, 0, 512)
+        demo.check_room(str(tmp_path), 1537)
 
 
 class TestFailure:
@@ -135,6 +162,12 @@ class TestGenerate:
         content = (tmp_path / "file").read_bytes()
         assert len(content) == size
         assert hashlib.sha256(content).hexdigest() == digest
+
+    def test_full_device(self) -> None:
+        """An error in writing it names it."""
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'") as caught:
+            demo.generate(Path("/dev/full"), 3_000_000)
+        assert caught.value.errno == errno.ENOSPC
 
     def test_same_each_time(self, tmp_path: Path) -> None:
         """It's the same each time, and no two blocks are alike."""
