@@ -31,7 +31,7 @@ from ._urls import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HTTP_VERSIONS", "Credential", "Origin", "Secrets", "SplitURL", "redact", "split"]
+__all__ = ["HTTP_VERSIONS", "Credential", "Origin", "Secrets", "SplitURL", "redact", "split", "split_proxy"]
 
 Credential: TypeAlias = tuple[str, str] | str
 """(user, password), or a bearer token."""
@@ -236,7 +236,7 @@ class Origin:
             raise TypeError(f"verify must be True or False, not {verify!r}; certificates go to ca_bundle")
         if http_version is not None and http_version not in HTTP_VERSIONS:
             raise ValueError(f"http_version must be one of {', '.join(HTTP_VERSIONS)}, not {http_version!r}")
-        proxy, proxy_credential = _proxy(proxy)
+        proxy, proxy_credential = split_proxy(proxy)
         cert, key_password = _client_cert(client_cert)
         return cls(
             scheme=parts.scheme,
@@ -331,8 +331,8 @@ _OPTIONS: Final = (
 _DEFAULTS: Final = (None, None, True, None, None, None, (), None, None)
 
 
-def _proxy(proxy: object) -> tuple[str | None, tuple[str, str] | None]:
-    """Return the proxy in its one spelling, and its credential apart."""
+def split_proxy(proxy: object) -> tuple[str | None, tuple[str, str] | None]:
+    """Return a proxy in its one spelling, and its credential apart; raises as `Origin.of` does."""
     if proxy is None or proxy == "":
         return None if proxy is None else "", None
     text = proxy if not isinstance(proxy, str) or "://" in proxy else "http://" + proxy

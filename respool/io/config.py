@@ -11,11 +11,13 @@ import math
 import operator
 import os
 import re
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from respool.curl.origin import redact
+from respool.buffers import HostAllocator, PageAlignedAllocator
+from respool.curl.origin import redact, split_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +31,9 @@ _UNITS: Final = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
 _SIZE: Final = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)[ ]?([A-Za-z]{0,3})\Z")
+_COUNT: Final = re.compile(r"[0-9]{1,30}\Z")
+#: Seconds: 31 years.
+_FOREVER: Final = 1e9
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
@@ -75,6 +80,12 @@ def parse_size(what: str, value: object, *, least: int = 1) -> int:
         number = _integer(what, value)
     if number < least:
         raise ValueError(f"{what} must be {least} or more, not {value!r}")
+    return _possible(what, number)
+
+
+def _possible(what: str, number: int) -> int:
+    if number > sys.maxsize:
+        raise ValueError(f"{what} must be at most {sys.maxsize}, not {number}")
     return number
 
 
@@ -89,17 +100,17 @@ def _integer(what: str, value: object) -> int:
 
 def _count(what: str, value: object) -> int:
     if isinstance(value, str):
-        if not value.strip().isdecimal() or not value.isascii():
+        if _COUNT.match(value.strip()) is None:
             raise ValueError(f"{what} must be a whole number, not {value!r}")
         value = int(value)
     number = _integer(what, value)
     if number < 1:
         raise ValueError(f"{what} must be 1 or more, not {value!r}")
-    return number
+    return _possible(what, number)
 
 
 def parse_seconds(what: str, value: object) -> float | None:
-    """Return a time in seconds ≥ 0; None and infinity, which set no limit, come back as None.
+    """Return a time in seconds ≥ 0; None, and what sets no limit as it's 31 years or more, come back as None.
 
     Raises
     ------
@@ -114,7 +125,8 @@ def parse_seconds(what: str, value: object) -> float | None:
         raise TypeError(f"{what} must be seconds or None, not {value!r}")
     if math.isnan(value) or value < 0:
         raise ValueError(f"{what} must be 0 or more seconds, not {value!r}")
-    return None if math.isinf(value) else float(value)
+    # Clocks and system calls overflow at different places beyond it.
+    return None if value >= _FOREVER else float(value)
 
 
 def _seconds(what: str, value: object) -> float | None:
@@ -131,7 +143,7 @@ def _seconds(what: str, value: object) -> float | None:
 def _connect_seconds(what: str, value: object) -> float:
     seconds = _seconds(what, value)
     if not seconds:
-        raise ValueError(f"{what} must be more than 0 seconds and finite, not {value!r}")
+        raise ValueError(f"{what} must be more than 0 and less than {_FOREVER:g} seconds, not {value!r}")
     return seconds
 
 
@@ -180,9 +192,20 @@ def _ca_bundle(what: str, value: Any) -> str | None:  # noqa: ANN401 - whatever 
 
 
 def _proxy(what: str, value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise TypeError(f"{what} must be a URL, not {type(value).__name__}")
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a URL, not {type(value).__name__}")
+    try:
+        split_proxy(value)
+    except ValueError as error:  # its text shows no secret
+        raise ValueError(f"{what}: {error}") from None
+    return value
+
+
+def new_allocator(kind: Allocator) -> HostAllocator | PageAlignedAllocator:
+    """Return where pooled buffers come from."""
+    return HostAllocator() if kind == "host" else PageAlignedAllocator()
 
 
 #: Each setting with the check that turns what was given into its value, and its default.
@@ -222,7 +245,8 @@ class Config:
     buffer_size : int or str
         Bytes in each pooled buffer.  4 MiB.
     max_bytes : int or str, optional
-        Most bytes of pooled buffers in existence; None, the default, is 64 times `buffer_size`.
+        Most bytes of pooled buffers in existence, each counted with what it's rounded up to
+        (whole pages, or 16 bytes for plain memory); None, the default, is 64 buffers.
     connect_timeout : float
         Seconds for making one connection, name look-up and TLS included.  10.
     timeout : float, optional
@@ -294,22 +318,42 @@ class Config:
         proxy: str | None = _UNSET,
     ) -> None:
         given = locals()
+        names: dict[str, str] = {}
         for name, (check, default) in _SETTINGS.items():
             what, value = name, given[name]
             if value is _UNSET:
-                what = f"RESPOOL_{name.upper()}"
-                text = os.environ.get(what)
+                variable = f"RESPOOL_{name.upper()}"
+                text = os.environ.get(variable)
                 # An empty variable is taken as not set, as by most programs; but an empty
                 # proxy says something.
-                value = default if text is None or (not text and name != "proxy") else text
+                if text is None or (not text and name != "proxy"):
+                    value = default
+                else:
+                    what, value = variable, text
+            names[name] = what
             object.__setattr__(self, name, check(what, value))
-        if self.budget < self.buffer_size:
-            raise ValueError(f"max_bytes={self.max_bytes} is less than buffer_size={self.buffer_size}")
+        self._check_budget(names)
+
+    def _check_budget(self, names: Mapping[str, str]) -> None:
+        """Refuse a budget in which there's no room for a buffer, as the pool would."""
+        charged = self._charged
+        if self.budget < charged:
+            takes = "" if charged == self.buffer_size else f" takes: {charged} bytes"
+            raise ValueError(
+                f"{names['max_bytes']}={self.max_bytes} is less than "
+                f"{names['buffer_size']}={self.buffer_size}{takes}"
+            )
+
+    @property
+    def _charged(self) -> int:
+        """What one buffer counts for in the budget."""
+        alignment = new_allocator(self.allocator).alignment
+        return -(-self.buffer_size // alignment) * alignment
 
     @property
     def budget(self) -> int:
-        """Most bytes of pooled buffers in existence: `max_bytes`, or 64 times `buffer_size`."""
-        return 64 * self.buffer_size if self.max_bytes is None else self.max_bytes
+        """Most bytes of pooled buffers in existence: `max_bytes`, or room for 64 buffers."""
+        return 64 * self._charged if self.max_bytes is None else self.max_bytes
 
     def replace(self, **changes: Any) -> Config:  # noqa: ANN401 - whatever the constructor takes
         """Return a copy with some settings changed, as given by keyword.

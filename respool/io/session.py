@@ -13,13 +13,13 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from respool.buffers import BufferPool, HostAllocator, PageAlignedAllocator
+from respool.buffers import BufferPool
 from respool.errors import PoolTimeoutError
 from respool.io._fork import renew_in_child
 from respool.io._future import ReadFuture
 from respool.io._operation import Operation
 from respool.io._workers import Workers
-from respool.io.config import Config
+from respool.io.config import Config, new_allocator
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
@@ -46,10 +46,12 @@ class _Parts:
     """What a session consists of, apart from it, so that its end can be tidied up after it's gone."""
 
     def __init__(self, config: Config) -> None:
-        allocator = HostAllocator() if config.allocator == "host" else PageAlignedAllocator()
         self.workers = Workers(config.concurrency)
         self.buffers = BufferPool(
-            allocator, buffer_size=config.buffer_size, max_bytes=config.budget, name="respool.io buffers"
+            new_allocator(config.allocator),
+            buffer_size=config.buffer_size,
+            max_bytes=config.budget,
+            name="respool.io buffers",
         )
         self.handles: EasyHandlePool | None = None
         self.transport: Transport | None = None

@@ -170,6 +170,12 @@ class TestErrors:
         assert (code, out) == (1, "")
         assert "RESPOOL_TASK_SIZE" in one_line(err)
 
+    def test_setting_that_does_not_fit_another(self, content: Path) -> None:
+        """So is one that makes no sense together with another one."""
+        code, out, err = respool("get", content, env=environment(RESPOOL_MAX_BYTES="1000"))
+        assert (code, out) == (1, "")
+        assert one_line(err) == "RESPOOL_MAX_BYTES=1000 is less than buffer_size=4194304"
+
     def test_without_rich(self, content: Path, tmp_path: Path) -> None:
         """Without the packages of the extra `cli`, it says how to get them."""
         (tmp_path / "rich.py").write_text("raise ModuleNotFoundError('no rich', name='rich')")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import mmap
 import pickle
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from respool.io import Config, Session
 from respool.io.config import parse_seconds, parse_size
 
+PAGE = mmap.PAGESIZE
 UNITS = {
     "": 1,
     "B": 1,
@@ -34,8 +38,13 @@ UNITS = {
 def test_sizes_as_text(number: int, unit: str, blank: str, case: str) -> None:
     """R47: a size is a whole number with a decimal or binary unit, in any case."""
     spelt = {"u": unit.upper(), "l": unit.lower(), "x": unit}[case]
-    assert parse_size("x", f"{number}{blank}{spelt}") == number * UNITS[unit]
+    size = number * UNITS[unit]
     assert parse_size("x", number) == number
+    if size <= sys.maxsize:
+        assert parse_size("x", f"{number}{blank}{spelt}") == size
+    else:
+        with pytest.raises(ValueError, match=f"x must be at most {sys.maxsize}, not {size}"):
+            parse_size("x", f"{number}{blank}{spelt}")
 
 
 @given(st.text(max_size=12))
@@ -92,6 +101,14 @@ def test_fractions_of_units() -> None:
         ("ca_bundle", "", ValueError),
         ("ca_bundle", b"x", TypeError),
         ("proxy", 3128, TypeError),
+        ("proxy", "ftp://proxy", ValueError),
+        ("proxy", "proxy:port", ValueError),
+        ("task_size", 1 << 63, ValueError),
+        ("buffer_size", "9000000TiB", ValueError),
+        ("low_speed", 1 << 63, ValueError),
+        ("concurrency", 1 << 63, ValueError),
+        ("per_origin", "9" * 5000, ValueError),
+        ("connect_timeout", 1e10, ValueError),
     ],
 )
 def test_bad_values(name: str, value: object, error: type[Exception]) -> None:
@@ -143,6 +160,57 @@ def test_bad_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         Session()
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"max_bytes": "1000"}, "{max_bytes}=1000 is less than buffer_size=4194304"),
+        (
+            {"max_bytes": "1MiB", "buffer_size": "2MiB"},
+            "{max_bytes}=1048576 is less than {buffer_size}=2097152",
+        ),
+        (
+            {"max_bytes": "10", "buffer_size": "10"},
+            f"{{max_bytes}}=10 is less than {{buffer_size}}=10 takes: {PAGE} bytes",
+        ),
+        (
+            {"max_bytes": "10", "buffer_size": "10", "allocator": "host"},
+            "{max_bytes}=10 is less than {buffer_size}=10 takes: 16 bytes",
+        ),
+        ({"proxy": "ftp://user:secret@proxy"}, "{proxy}: unsupported scheme 'ftp'"),
+    ],
+)
+def test_what_only_a_pool_would_refuse(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], told: str
+) -> None:
+    """R47: what a pool or an origin can't work with is refused here, by the name that it was given under."""
+    with pytest.raises(
+        ValueError, match=re.escape(told.format_map({name: name for name in settings}))
+    ) as caught:
+        Config(**settings)
+    assert "secret" not in str(caught.value)
+    variables = {name: f"RESPOOL_{name.upper()}" for name in settings}
+    for name, text in settings.items():
+        monkeypatch.setenv(variables[name], text)
+    for made in (Config, Session):
+        with pytest.raises(ValueError, match=re.escape(told.format_map(variables))) as caught:
+            made()
+        assert "secret" not in str(caught.value)
+
+
+def test_what_passes_here_does_for_a_pool() -> None:
+    """R47: whatever the buffers' size, a session can be made with the smallest budget that passes, and with none given."""
+    for allocator in ("host", "page"):
+        for size in (1, 15, 16, 17, PAGE - 1, PAGE, PAGE + 1):
+            charged = -(-size // (16 if allocator == "host" else PAGE)) * (
+                16 if allocator == "host" else PAGE
+            )
+            with pytest.raises(ValueError, match="max_bytes"):
+                Config(allocator=allocator, buffer_size=size, max_bytes=charged - 1)
+            for budget in (charged, None):
+                with Session(allocator=allocator, buffer_size=size, max_bytes=budget) as session:
+                    session.buffers.lease().release()
+
+
 def test_empty_variables_are_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """R47: an empty variable is as good as none."""
     monkeypatch.setenv("RESPOOL_TASK_SIZE", "")
@@ -169,8 +237,8 @@ def test_no_timeout_by_keyword(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_budget() -> None:
     """R47: the budget is 64 buffers unless said otherwise, and never less than one."""
-    assert Config(buffer_size=1000).budget == 64_000
-    assert Config(buffer_size=1000, max_bytes="2kB").budget == 2000
+    assert Config(buffer_size=1000).budget == 64 * PAGE
+    assert Config(buffer_size=1000, max_bytes="8kB").budget == 8000
     assert Config().replace(buffer_size="512MiB").budget == 64 << 29
     with pytest.raises(ValueError, match="max_bytes=999 is less than buffer_size=1000"):
         Config(buffer_size=1000, max_bytes=999)
@@ -198,7 +266,9 @@ def test_a_config_is_a_value() -> None:
         config.task_size = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("value", "seconds"), [(None, None), (math.inf, None), (0, 0.0), (1.5, 1.5)])
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(None, None), (math.inf, None), (1e10, None), (1e308, None), (0, 0.0), (1.5, 1.5)]
+)
 def test_seconds(value: float | None, seconds: float | None) -> None:
-    """R32: None and infinity set no limit."""
+    """R32: None and infinity set no limit, nor does what is longer than any clock could wait for."""
     assert parse_seconds("timeout", value) == seconds
