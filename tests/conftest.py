@@ -67,10 +67,11 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_configure() -> None:
-    """Make SIGINT work, and with RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
-    # nohup and a shell's background ignore SIGINT, which each program that a test interrupts would inherit.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Make signals work, and with RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
+    # nohup and a shell's background ignore these, which each program that a test sends a signal would inherit.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     if os.environ.get("RESPOOL_EXPECT_INSTALLED") == "1":
         where = Path(respool.__path__[0]).resolve()
         if "site-packages" not in where.parts:
