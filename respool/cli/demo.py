@@ -7,7 +7,6 @@ don't share an interpreter.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import hashlib
 import os
@@ -19,7 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
+from respool.cli._arguments import size
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Generator
 
 _BLOCK = 1 << 20
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
         metavar="BYTES",
-        type=_size,
+        type=size,
         default=_DEFAULT_SIZE,
         help="size of the generated file, like 64MiB (default: 256MiB, in the folder for temporary files)",
     )
@@ -130,12 +132,3 @@ def served(directory: str) -> Generator[str]:
             if stream is not None:
                 stream.close()
         server.wait()
-
-
-def _size(text: str) -> int:
-    from respool.io.config import parse_size
-
-    try:
-        return parse_size("--size", text)
-    except (TypeError, ValueError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -9,6 +9,8 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
+from respool.cli._arguments import some
+
 if TYPE_CHECKING:
     from respool.cli._read import Range
 
@@ -18,11 +20,17 @@ _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("source", metavar="URL|PATH", help="http://, https:// or file:// URL, or a path")
+    parser.add_argument(
+        "source",
+        metavar="URL|PATH",
+        type=some("a URL or a path"),
+        help="http://, https:// or file:// URL, or a path",
+    )
     parser.add_argument(
         "-o",
         dest="output",
         metavar="FILE",
+        type=some("a file, or -"),
         help="write the bytes to FILE, replacing it only when all have come; - is stdout (default: drop them)",
     )
     parser.add_argument(
@@ -60,9 +68,9 @@ def parse_range(text: str) -> Range:
         raise argparse.ArgumentTypeError(f"must be A-B, A- or -N, not {text!r}")
     first, last = (int(part) if part else None for part in match.groups())
     if first is not None and last is not None and last < first:
-        raise argparse.ArgumentTypeError(f"ends before it begins: {text!r}")
+        raise argparse.ArgumentTypeError(f"must not end before it begins: {text!r}")
     if first is None and last == 0:
-        raise argparse.ArgumentTypeError("the last 0 bytes are nothing to read")
+        raise argparse.ArgumentTypeError("must not be the last 0 bytes: they are nothing to read")
     return Range(first, last)
 
 

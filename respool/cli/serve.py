@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from respool._version import __version__
+from respool.cli._arguments import port, some
 
 if TYPE_CHECKING:
     import argparse
@@ -72,7 +73,10 @@ class FileServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.root = os.fsencode(root)
         if ":" in host:
             self.address_family = socket.AF_INET6
-        super().__init__((host, port), _Handler)
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
 
     def server_bind(self) -> None:
         """Bind without looking the address up in the DNS, as the base class would."""
@@ -301,9 +305,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     import argparse
 
-    parser.add_argument("directory", metavar="DIR", help="the directory whose files are served")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
+    parser.add_argument(
+        "directory", metavar="DIR", type=some("a folder"), help="the directory whose files are served"
+    )
+    parser.add_argument(
+        "--host",
+        type=some("an address or the name of a host"),
+        default="127.0.0.1",
+        help="address to listen on (default: %(default)s)",
+    )
+    parser.add_argument("--port", type=port, default=0, help="port to listen on (default: a free one)")
     # For a parent that wants its server gone when it is, however it goes.
     parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
 
@@ -325,10 +336,3 @@ def _stop_at_end_of_input(server: FileServer) -> None:
     except OSError:
         pass  # as good as closed
     server.shutdown()
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:  # noqa: PLR2004 - what a port is
-        raise ValueError
-    return port

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .client import CONTENT as SERVED
 from .commands import serving
 from .content import CONTENT
 
@@ -37,3 +38,13 @@ def source(request: pytest.FixtureRequest, content: Path) -> str:
         "file": content.as_uri,
         "http": lambda: request.getfixturevalue("url"),
     }[request.param]()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory with files to serve, and a file beside it."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "root" / "file.bin").write_bytes(SERVED)
+    (tmp_path / "root" / "empty").touch()
+    return tmp_path / "root"

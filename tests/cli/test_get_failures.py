@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import resource
 import signal
@@ -11,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from respool.cli.__main__ import main
+from respool.cli.__main__ import _parser, main
 from respool.cli.get import parse_range
 
 from .commands import command, ended, environment, names, one_line, respool, running, serving
 from .content import CONTENT
 from .pausing import pausing
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Give each command's parser."""
+    (found,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found.choices)
 
 
 class TestBrokenOff:
@@ -225,6 +232,29 @@ class TestUsage:
         code, out, err = respool(*arguments)
         assert (code, out) == (2, "")
         assert "--help" in one_line(err)
+
+    def test_every_value_says_what_is_allowed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """A bad value of any argument of any command is told with the argument's name and what may be there."""
+        tried = []
+        for name, parser in commands().items():
+            for action in parser._actions:
+                if action.nargs == 0 or isinstance(action, argparse._SubParsersAction):
+                    continue
+                label = "/".join(action.option_strings) or str(action.metavar)
+                # What can't be read, as far as there is such a thing; an empty text never can.
+                given = [f"{action.option_strings[0]}="] if action.option_strings else [""]
+                others = [] if action.option_strings else ["x"]
+                if action.option_strings == ["-o"]:
+                    given = ["-o", ""]
+                with pytest.raises(SystemExit) as caught:
+                    parser.parse_args([*given, *others])
+                told = one_line(capsys.readouterr().err)
+                assert caught.value.code == 2
+                assert re.match(
+                    rf"argument {re.escape(label)}: (must be .*, not|there is no bench) ''", told
+                ), told
+                tried.append((name, label))
+        assert len(tried) == 11
 
     @pytest.mark.parametrize(
         "arguments",

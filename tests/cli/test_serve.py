@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-import signal
 import socket
-import subprocess
 import threading
 from email.utils import formatdate
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -18,44 +14,11 @@ from hypothesis import strategies as st
 
 from respool.cli.serve import FileServer, matches, parse_range, resolve
 
-from .commands import ended, environment, respool, running, serving
+from .client import CONTENT, Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-CONTENT = bytes(range(256)) * 40
-
-
-class Answer(NamedTuple):
-    """What a server said."""
-
-    status: int
-    headers: http.client.HTTPMessage
-    body: bytes
-
-
-class Client:
-    """One kept connection."""
-
-    def __init__(self, url: str) -> None:
-        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
-
-    def __call__(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        """Ask for something, and read the answer whole."""
-        self.connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
-        answer = self.connection.getresponse()
-        return Answer(answer.status, answer.headers, answer.read())
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """A directory with files to serve, and a file beside it."""
-    (tmp_path / "root").mkdir()
-    (tmp_path / "secret").write_text("secret")
-    (tmp_path / "root" / "file.bin").write_bytes(CONTENT)
-    (tmp_path / "root" / "empty").touch()
-    return tmp_path / "root"
 
 
 @pytest.fixture
@@ -326,71 +289,3 @@ class TestRequests:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         assert ask("/file.bin").body == CONTENT
         assert capfd.readouterr().err == ""
-
-
-class TestCommand:
-    """The command."""
-
-    def test_tells_its_url_first(self, directory: Path) -> None:
-        """The first line is the URL; it serves there; Ctrl-C ends it with 130 and one line."""
-        with serving(directory) as (url, process):
-            assert url.startswith("http://127.0.0.1:")
-            client = Client(url)
-            assert client("/file.bin", Range="bytes=3-5").body == CONTENT[3:6]
-            client.connection.close()
-            process.send_signal(signal.SIGINT)
-            assert ended(process) == (130, "", "respool: interrupted\n")
-
-    def test_terminated(self, directory: Path) -> None:
-        """SIGTERM ends it with 143."""
-        with serving(directory) as (_, process):
-            process.terminate()
-            assert ended(process) == (143, "", "respool: ended by SIGTERM\n")
-
-    def test_ends_with_its_parent(self, directory: Path) -> None:
-        """With --until-stdin-closes it ends when whoever started it has gone."""
-        with running("serve", "--until-stdin-closes", directory, stdin=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdin is not None
-            assert process.stdout.readline().startswith("http://")
-            process.stdin.close()
-            assert process.wait(20) == 0
-
-    def test_host_and_port(self, directory: Path) -> None:
-        """A given host and port are used; a port in use is one line and 1."""
-        with socket.create_server(("127.0.0.2", 0)) as taken:
-            port = taken.getsockname()[1]
-            answer = respool("serve", directory, "--host", "127.0.0.2", "--port", str(port))
-            assert answer == (1, "", "respool: Address already in use\n")
-        with serving(directory, "--host", "127.0.0.2", "--port", str(port)) as (url, _):
-            assert url == f"http://127.0.0.2:{port}/"
-
-    def test_ipv6(self, directory: Path) -> None:
-        """An IPv6 address is put in brackets."""
-        with serving(directory, "--host", "::1") as (url, _):
-            assert url.startswith("http://[::1]:")
-            client = Client(url)
-            assert client("/file.bin").body == CONTENT
-            client.connection.close()
-
-    @pytest.mark.parametrize("what", ["missing", "file.bin"])
-    def test_no_directory(self, directory: Path, what: str) -> None:
-        """What is no directory is one line and 1."""
-        code, out, err = respool("serve", directory / what)
-        assert (code, out) == (1, "")
-        assert err.startswith(f"respool: {directory / what}: ")
-        assert err.count("\n") == 1
-
-    @pytest.mark.parametrize("port", ["-1", "65536", "http", ""])
-    def test_bad_port(self, directory: Path, port: str) -> None:
-        """A port that is none is wrong usage: one line and 2."""
-        code, out, err = respool("serve", directory, f"--port={port}")
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "--port" in err
-
-    def test_works_without_rich(self, directory: Path, tmp_path: Path) -> None:
-        """Serving needs no extra."""
-        (tmp_path / "rich.py").write_text("raise ImportError('no rich', name='rich')")
-        with running("serve", directory, env=environment(PYTHONPATH=str(tmp_path))) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith("http://")

@@ -11,6 +11,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from respool.cli._arguments import some
+
 if TYPE_CHECKING:
     from respool.cli.bench._measure import Result
 
@@ -25,9 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names", metavar="NAME", nargs="+", type=_name, help=f"what to measure: {', '.join(NAMES)}"
     )
     parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="write the results to FILE, and as Markdown beside it"
+        "--json",
+        metavar="FILE",
+        type=some("a file"),
+        help="write the results to FILE, and as Markdown beside it",
     )
-    parser.add_argument("--plot", metavar="DIR", type=Path, help="draw the results into DIR, as SVG")
+    parser.add_argument(
+        "--plot", metavar="DIR", type=some("a folder"), help="draw the results into DIR, as SVG"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,21 +42,23 @@ def run(arguments: argparse.Namespace) -> int:
     from respool.cli.bench import _show
     from respool.cli.progress import count_progress
 
-    if arguments.plot is not None:
+    written = None if arguments.json is None else Path(arguments.json)
+    plots = None if arguments.plot is None else Path(arguments.plot)
+    if plots is not None:
         _show.check_plotting()
-    if arguments.json is not None:
+    if written is not None:
         # Found out now, not after minutes of measuring.
-        _show.check_writable(arguments.json)
+        _show.check_writable(written)
     results: list[Result] = []
     for name in dict.fromkeys(arguments.names):
         bench = importlib.import_module(f"respool.cli.bench.{name}")
         with count_progress(f"bench {name}", bench.steps()) as tick:
             results.append(bench.run(tick))
         _show.show(results[-1])
-    if arguments.json is not None:
-        _show.write(results, arguments.json)
-    if arguments.plot is not None:
-        _show.plot(results, arguments.plot)
+    if written is not None:
+        _show.write(results, written)
+    if plots is not None:
+        _show.plot(results, plots)
     return 0
 
 
