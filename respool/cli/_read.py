@@ -1,7 +1,7 @@
 """Reading an object from end to end through pooled buffers: what ``get`` and ``demo`` share.
 
-This module owns the read-ahead: which blocks are under way, in which buffers, and that no
-buffer goes back to its pool while bytes may still arrive in it.
+This module owns which bytes were meant, and that exactly those went on, with the digest
+that they should have.  Reading ahead is the reader's own business.
 """
 
 from __future__ import annotations
@@ -9,26 +9,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections import deque
-from concurrent.futures import wait
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from respool.cli._report import Report
 from respool.cli.progress import byte_progress
-from respool.io import HTTPStatusError
+from respool.io._stream import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from respool.buffers import Buffer, BufferPool
     from respool.cli._output import Sink
-    from respool.io import File, ReadFuture, Session
-    from respool.lease import Lease
+    from respool.io import Session
 
-#: Seconds between looking up from a wait, for signals.
-_LOOK_UP = 0.2
-_NOT_SATISFIABLE = 416
 _END_UNKNOWN = "the server doesn't tell the object's size, so its last bytes can't be asked for"
 
 
@@ -102,15 +93,18 @@ def read(
     with session.open(source) as file:
         offset, count = (0, file.size) if asked is None else asked.of(file.size)
         nbytes = 0
-        blocks = _blocks(file, session.buffers, offset, count, session.config.concurrency)
-        with byte_progress(what, count) as advance, closing(blocks):
-            for block in blocks:
+        # The one that is being written counts among those that are under way.
+        found = blocks(file, offset=offset, size=count, ahead=session.config.concurrency - 1)
+        with byte_progress(what, count) as advance, closing(found):
+            for block in found:
                 if hasher is not None:
                     hasher.update(block)
                 sink.write(block)
                 nbytes += len(block)
                 advance(len(block))
         name = file.name
+    if count is not None and nbytes < count:
+        raise ReadError(f"{name} ended {count - nbytes} bytes early")
     seconds = time.perf_counter() - begin
     digest = None if hasher is None else hasher.hexdigest()
     if digest != expected:
@@ -123,83 +117,3 @@ def read(
         verified=None if expected is None else True,
         pools=session.stats(),
     )
-
-
-class _Read(NamedTuple):
-    """One block under way."""
-
-    lease: Lease[int, Buffer]
-    future: ReadFuture
-    length: int
-
-
-def _blocks(
-    file: File, buffers: BufferPool, offset: int, count: int | None, ahead: int
-) -> Generator[memoryview]:
-    """Give a file's bytes in order, block by block, with up to `ahead` blocks under way.
-
-    A block is a view of a pooled buffer and is good until the next one is asked for.
-    """
-    reads: deque[_Read] = deque()
-    begin, stop = offset, None if count is None else offset + count
-    try:
-        while True:
-            # Where the end isn't known, asking beyond it would be an error: one at a time
-            # then, until an answer has told the size.
-            if stop is None and file.size is not None:
-                stop = file.size
-            while len(reads) < (1 if stop is None else ahead) and (stop is None or offset < stop):
-                # The first buffer is waited for, further ones are taken only if they're there:
-                # who holds some and waits for more may wait for ever.
-                lease = buffers.try_lease() if reads else buffers.lease()
-                if lease is None:
-                    break
-                length = buffers.buffer_size if stop is None else min(buffers.buffer_size, stop - offset)
-                reads.append(_Read(lease, _pread(file, lease, offset, length), length))
-                offset += length
-            if not reads:
-                return
-            oldest = reads[0]
-            try:
-                _settled([oldest.future])
-                got = oldest.future.result()
-            except HTTPStatusError as error:
-                if stop is None and error.status == _NOT_SATISFIABLE and offset - oldest.length > begin:
-                    return  # the end was where a block ended, and only asking beyond told
-                raise
-            with oldest.lease.resource.view[:got] as block:
-                yield block
-            reads.popleft().lease.release()
-            if got < oldest.length:
-                if stop is not None:
-                    raise ReadError(f"{file.name} ended {oldest.length - got} bytes early")
-                return
-    finally:
-        _abandon(reads)
-
-
-def _pread(file: File, lease: Lease[int, Buffer], offset: int, length: int) -> ReadFuture:
-    try:
-        return file.pread(lease.resource.view[:length], offset=offset, size=length)
-    except BaseException:
-        lease.release()
-        raise
-
-
-def _settled(futures: Sequence[ReadFuture]) -> None:
-    """Wait until all are settled, and see to signals meanwhile.
-
-    A signal that comes just before the interpreter begins to wait on a lock doesn't end the
-    wait: Ctrl-C would do nothing.  So it never waits for long at once.
-    """
-    while wait(futures, timeout=_LOOK_UP).not_done:
-        pass
-
-
-def _abandon(reads: deque[_Read]) -> None:
-    """Break off what is under way, and give the buffers back when nothing writes to them any more."""
-    for read in reads:
-        read.future.cancel()
-    _settled([read.future for read in reads])
-    while reads:
-        reads.pop().lease.release()

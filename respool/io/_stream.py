@@ -7,20 +7,23 @@ what is read: a download to a pipe, a checksum.  It isn't part of the contract.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 
 from respool.errors import PoolTimeoutError
 from respool.io._future import abandon
-from respool.io.errors import ReadTimeoutError
+from respool.io.errors import HTTPStatusError, ReadTimeoutError
 from respool.io.plan import checked_bytes, clip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from respool.buffers import Buffer
     from respool.io._future import ReadFuture
     from respool.io.file import File
     from respool.lease import Lease
+
+_NOT_SATISFIABLE: Final = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 
 
 class _Block:
@@ -45,7 +48,7 @@ def blocks(
     size: int | None = None,
     ahead: int = 2,
     timeout: float | None = None,
-) -> Iterator[memoryview]:
+) -> Generator[memoryview]:
     """Yield a range's bytes in order, a pooled buffer's worth at a time.
 
     Parameters
@@ -55,7 +58,7 @@ def blocks(
     offset : int
         Of the first byte.
     size : int, optional
-        How many bytes; None goes on to the end.
+        How many bytes; None goes on to the end.  An object that ends before that ends the blocks.
     ahead : int
         Most blocks read while the caller has one.  They're taken only as far as buffers can
         be had without waiting, so that two streams never wait for each other's.
@@ -95,7 +98,12 @@ def blocks(
             block = under_way[0]
             assert block.read is not None  # noqa: S101 - it has begun
             assert block.lease is not None  # noqa: S101 - likewise
-            count = block.read.result()
+            try:
+                count = block.read.result()
+            except HTTPStatusError as error:
+                if error.status == _NOT_SATISFIABLE and file.size is None and at - block.length > offset:
+                    return  # the object ends where the last block did, and only asking beyond told
+                raise
             if count:
                 with block.lease.resource.view[:count] as view:
                     yield view

@@ -195,6 +195,28 @@ def test_blocks_of_unknown_size(
         assert b"[stack]" in b"".join([bytes(view) for view in blocks(file)])
 
 
+@pytest.mark.parametrize("size", [None, 1_000_000])
+def test_blocks_up_to_an_end_that_only_a_refusal_tells(
+    serve: Callable[..., RangeServer], make_session: Callable[..., Session], size: int | None
+) -> None:
+    """R47: where no answer ever tells the size, and a block ends where the object does, the 416 to the next is the end."""
+    session = make_session(buffer_size=32_000)
+
+    def silent(exchange: Exchange) -> None:
+        beyond = exchange.wanted[0] >= len(exchange.content)
+        (lies.not_satisfiable() if beyond else lies.content_range("bytes {first}-{last}/*"))(exchange)
+
+    server = serve(silent, lies.head_of("Transfer-Encoding: chunked"), content=CONTENT[:64_000])
+    with session.open(server.url) as file:
+        assert b"".join(bytes(view) for view in blocks(file, size=size)) == CONTENT[:64_000]
+        assert file.size is None
+        # What begins beyond the end is no end.
+        with pytest.raises(HTTPStatusError) as caught:
+            next(blocks(file, offset=64_000, size=size))
+        assert caught.value.status == 416
+    assert session.stats()["buffers"].leased == 0
+
+
 def test_blocks_with_one_buffer(
     serve: Callable[..., RangeServer], make_session: Callable[..., Session]
 ) -> None:
