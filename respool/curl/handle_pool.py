@@ -56,7 +56,7 @@ def _target(target: Target) -> tuple[Origin, str | None]:
         tail = plain[2] or "/"
         return origin, f"{origin.url}{tail}" if tail[0] == "/" else f"{origin.url}/{tail}"
     parts = split(target)
-    return Origin.of_split(parts), parts.url
+    return Origin.of(parts), parts.url
 
 
 def _milliseconds(name: str, value: object) -> int | None:

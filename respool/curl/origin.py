@@ -154,7 +154,7 @@ class Origin:
     @classmethod
     def of(
         cls,
-        url: str,
+        url: str | SplitURL,
         *,
         proxy: str | None = None,
         verify: bool = True,
@@ -168,9 +168,9 @@ class Origin:
 
         Parameters
         ----------
-        url : str
-            An http or https URL; its path, query and fragment don't matter.
-            ``user:password@`` in it is the credential.
+        url : str or SplitURL
+            An http or https URL, or what `split` made of it; its path, query and fragment
+            don't matter.  ``user:password@`` in it is the credential.
         proxy : str, optional
             ``[scheme://][user:password@]host[:port]``, the scheme one of http (the default),
             https, socks4, socks4a, socks5 and socks5h.  "" goes direct whatever the
@@ -201,31 +201,7 @@ class Origin:
             For a URL that `split` refuses, a bad option, or two different credentials.
             No text shows a secret.
         """
-        return cls.of_split(
-            split(url),
-            proxy=proxy,
-            verify=verify,
-            ca_bundle=ca_bundle,
-            client_cert=client_cert,
-            resolve=resolve,
-            http_version=http_version,
-            credential=credential,
-        )
-
-    @classmethod
-    def of_split(
-        cls,
-        parts: SplitURL,
-        *,
-        proxy: str | None = None,
-        verify: bool = True,
-        ca_bundle: _Path | None = None,
-        client_cert: _Path | tuple[_Path, ...] | None = None,
-        resolve: Iterable[str] | None = None,
-        http_version: str | None = None,
-        credential: Credential | None = None,
-    ) -> Origin:
-        """Return the origin of a URL that `split` has taken apart; all else as in `of`."""
+        parts = url if isinstance(url, SplitURL) else split(url)
         if credential is not None:
             check_credential(credential)
         if parts.credential is not None:

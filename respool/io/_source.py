@@ -129,7 +129,7 @@ class Source:
         self._origin = self._origin_of(address)
 
     def _origin_of(self, address: Address) -> Origin:
-        return Origin.of_split(
+        return Origin.of(
             address.parts,
             proxy=self.config.proxy,
             ca_bundle=self.config.ca_bundle,

@@ -90,7 +90,7 @@ def _address(url: str, headers: Headers | None, auth: Credential | None) -> Addr
     fields = _checked_headers(headers)
     parts = split(url)
     # Origin checks the credential, and refuses a second one in the URL.
-    Origin.of_split(parts, credential=auth)
+    Origin.of(parts, credential=auth)
     credential = parts.credential if auth is None else auth
     if credential is not None and any(name.lower() == "authorization" for name, _ in fields):
         raise ValueError("two credentials: the header Authorization, and auth or a user in the URL")
