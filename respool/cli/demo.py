@@ -1,6 +1,6 @@
 """``respool demo``: the whole of it on one machine, with every byte checked.
 
-This module owns the generated file and the server's process.  It needs no network: the
+This module owns the generated file and what is done with it.  It needs no network: the
 server listens on the loopback address, in a process of its own, so that reader and server
 don't share an interpreter.
 """
@@ -11,18 +11,17 @@ import errno
 import hashlib
 import os
 import random
-import subprocess
-import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from respool.cli._arguments import size
+from respool.cli._child import python_server
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 _BLOCK = 1 << 20
 _DEFAULT_SIZE = 256 << 20
@@ -109,26 +108,6 @@ def generate(path: Path, size: int, advance: Callable[[int], object] = lambda _:
     return hasher.hexdigest()
 
 
-@contextmanager
-def served(directory: str) -> Generator[str]:
+def served(directory: str) -> AbstractContextManager[str]:
     """Serve a directory from another process for the length of a block; give the URL."""
-    server = subprocess.Popen(  # noqa: S603 - this very package
-        [sys.executable, "-m", "respool.cli", "serve", "--until-stdin-closes", directory],
-        # The server goes when its stdin is closed: so also when this process is killed.
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # Ctrl-C on the terminal is for this process alone.
-        start_new_session=True,
-    )
-    try:
-        url = cast("IO[str]", server.stdout).readline().strip()
-        if not url:
-            raise ConnectionError("the demo's own server didn't start")
-        yield url
-    finally:
-        server.kill()
-        for stream in (server.stdin, server.stdout):
-            if stream is not None:
-                stream.close()
-        server.wait()
+    return python_server("the demo's own server", "respool.cli", "serve", "--until-stdin-closes", directory)

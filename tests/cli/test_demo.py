@@ -134,7 +134,7 @@ class TestFailure:
             assert list(tmp_path.iterdir())
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(demo.subprocess, "Popen", noted)
+        monkeypatch.setattr(subprocess, "Popen", noted)
         monkeypatch.setattr("respool.cli._read.read", interrupt)
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         assert main(["demo", "--size", "1MiB"]) == 130
@@ -148,7 +148,7 @@ class TestFailure:
         """A server that doesn't start is one line, and 1."""
         popen = subprocess.Popen
         monkeypatch.setattr(
-            demo.subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", ""], **options)
+            subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", ""], **options)
         )
         assert main(["demo", "--size", "1MiB"]) == 1
         assert capsys.readouterr().err == "respool: the demo's own server didn't start\n"

@@ -17,7 +17,9 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
+
+from respool.cli._child import python_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,24 +49,8 @@ def tls_server() -> Generator[Serving]:
     """
     with tempfile.TemporaryDirectory(prefix="respool-bench-") as directory:
         certificate = _certificate(Path(directory))
-        server = subprocess.Popen(  # noqa: S603 - this very module
-            [sys.executable, "-m", __name__, certificate],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            port = cast("IO[str]", server.stdout).readline().strip()
-            if not port:
-                raise ConnectionError("the TLS server to measure against didn't start")
+        with python_server("the TLS server to measure against", __name__, certificate) as port:
             yield Serving(f"https://127.0.0.1:{port}/object", str(certificate))
-        finally:
-            server.kill()
-            for stream in (server.stdin, server.stdout):
-                if stream is not None:
-                    stream.close()
-            server.wait()
 
 
 def _certificate(directory: Path) -> Path:
