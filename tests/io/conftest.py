@@ -6,6 +6,7 @@ import dataclasses
 import os
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,6 +43,19 @@ def stack() -> Iterator[ExitStack]:
     """What is to be ended after the test."""
     with ExitStack() as stack:
         yield stack
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with the usual content."""
+    path = tmp_path / "an object"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def open_descriptors() -> int:
+    """Return how many file descriptors the process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @pytest.fixture

@@ -206,12 +206,9 @@ class OwnError(Exception):
 
 @pytest.mark.parametrize("kind", ["remote", "local"])
 def test_progress_that_raises(
-    serve: Callable[..., RangeServer], session: Session, tmp_path: os.PathLike[str], kind: str
+    serve: Callable[..., RangeServer], session: Session, path: Path, kind: str
 ) -> None:
     """R45: what a progress callback raises ends the read, and is raised as it is."""
-    path = os.path.join(tmp_path, "object")  # noqa: PTH118 - for the type
-    with open(path, "wb") as out:  # noqa: PTH123 - the same
-        out.write(CONTENT)
     memory = bytearray(200_000)
 
     def progress(done: int, total: int | None) -> None:
@@ -233,15 +230,13 @@ def test_progress_that_raises(
 def test_last_progress_that_raises(  # noqa: PLR0917 - fixtures and parameters
     serve: Callable[..., RangeServer],
     session: Session,
-    tmp_path: Path,
+    path: Path,
     caplog: pytest.LogCaptureFixture,
     kind: str,
     size: int,
     raised: type[BaseException],
 ) -> None:
     """R45: whatever the last call of progress raises, SystemExit included, ends the read; nothing hangs or stays out."""
-    path = tmp_path / "object"
-    path.write_bytes(CONTENT)
     memory, error = bytearray(size), raised("at the end")
 
     def progress(done: int, total: int | None) -> None:

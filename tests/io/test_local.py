@@ -12,25 +12,12 @@ import pytest
 
 from respool.io import LocalFile, Session
 from tests.helpers.range_server import CONTENT
-from tests.io.conftest import Guarded
+from tests.io.conftest import Guarded, open_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOTAL = len(CONTENT)
-
-
-def open_descriptors() -> int:
-    """Return how many file descriptors the process has open."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A file with the usual content."""
-    path = tmp_path / "an object"
-    path.write_bytes(CONTENT)
-    return path
 
 
 @pytest.mark.parametrize(

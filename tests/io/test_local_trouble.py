@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,26 +15,14 @@ from respool.io import local as module
 from tests.helpers.gates import Gate
 from tests.helpers.range_server import CONTENT
 from tests.helpers.threads import Threads
-from tests.io.conftest import Guarded
+from tests.io.conftest import Guarded, open_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import FrameType
 
 TOTAL = len(CONTENT)
-
-
-def open_descriptors() -> int:
-    """Return how many file descriptors the process has open."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A file with the usual content."""
-    path = tmp_path / "an object"
-    path.write_bytes(CONTENT)
-    return path
 
 
 def test_short_reads(session: Session, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
