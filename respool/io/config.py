@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 import os
 import re
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from respool.buffers import HostAllocator, PageAlignedAllocator
 from respool.curl.origin import redact, split_proxy
+from respool.io.plan import checked_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,7 +77,7 @@ def parse_size(what: str, value: object, *, least: int = 1) -> int:
             raise ValueError(f"{what}={value!r} is no whole number of bytes")
         number = int(exact)
     else:
-        number = _integer(what, value)
+        number = checked_int(what, value)
     if number < least:
         raise ValueError(f"{what} must be {least} or more, not {value!r}")
     return _possible(what, number)
@@ -89,21 +89,12 @@ def _possible(what: str, number: int) -> int:
     return number
 
 
-def _integer(what: str, value: object) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{what} must be an int, not {value!r}")
-    try:
-        return operator.index(value)  # type: ignore[arg-type]  # what has no index raises
-    except TypeError:
-        raise TypeError(f"{what} must be an int, not {value!r}") from None
-
-
 def _count(what: str, value: object) -> int:
     if isinstance(value, str):
         if _COUNT.match(value.strip()) is None:
             raise ValueError(f"{what} must be a whole number, not {value!r}")
         value = int(value)
-    number = _integer(what, value)
+    number = checked_int(what, value)
     if number < 1:
         raise ValueError(f"{what} must be 1 or more, not {value!r}")
     return _possible(what, number)

@@ -31,6 +31,16 @@ class Task(NamedTuple):
     position: int
 
 
+def checked_int(what: str, value: object) -> int:
+    """Return what's an int, or can stand for one; raises TypeError for all else, and for a bool."""
+    if isinstance(value, bool):
+        raise TypeError(f"{what} must be an int, not {value!r}")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # what has no index raises
+    except TypeError:
+        raise TypeError(f"{what} must be an int, not {value!r}") from None
+
+
 def checked_bytes(what: str, value: int) -> int:
     """Return an offset or size as an int ≥ 0.
 
@@ -41,12 +51,7 @@ def checked_bytes(what: str, value: int) -> int:
     ValueError
         It's negative.
     """
-    if isinstance(value, bool):
-        raise TypeError(f"{what} must be an int, not {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be an int, not {value!r}") from None
+    number = checked_int(what, value)
     if number < 0:
         raise ValueError(f"{what} must not be negative, but is {number}")
     return number
