@@ -63,26 +63,35 @@ def load(name: str) -> Any:  # noqa: ANN401 - a module of which nothing is known
     return importlib.import_module(name)
 
 
+def _peer(
+    name: str,
+    pool: object,
+    statement: str,
+    *,
+    limited: bool = True,
+    close: Callable[[], object] | None = None,
+) -> Contender:
+    """Give a peer whose pool is called so in its statement."""
+    return Contender(
+        name=name, role="peer", statement=statement, names={"pool": pool}, limited=limited, close=close
+    )
+
+
 def _lifo_queue() -> Contender:
     pool: queue.LifoQueue[object] = queue.LifoQueue(_SIZE)
     pool.put(object())
-    return Contender(
-        name="queue.LifoQueue get+put",
-        role="peer",
-        statement="resource = pool.get(); pool.put(resource)",
-        names={"pool": pool},
-    )
+    return _peer("queue.LifoQueue get+put", pool, "resource = pool.get(); pool.put(resource)", limited=False)
 
 
 def _urllib3() -> Contender:
     urllib3 = load("urllib3")
     pool = urllib3.HTTPConnectionPool("127.0.0.1", maxsize=_SIZE, block=True)
     pool._put_conn(pool._get_conn())  # noqa: SLF001 - the queue has no public face
-    return Contender(
-        name="urllib3 connection queue",
-        role="peer",
-        statement="resource = pool._get_conn(); pool._put_conn(resource)",
-        names={"pool": pool},
+    return _peer(
+        "urllib3 connection queue",
+        pool,
+        "resource = pool._get_conn(); pool._put_conn(resource)",
+        limited=False,
         close=pool.close,
     )
 
@@ -114,14 +123,7 @@ def _psycopg_pool() -> Contender:
         open=True,
     )
     pool.wait(10)
-    return Contender(
-        name="psycopg_pool",
-        role="peer",
-        statement="resource = pool.getconn(); pool.putconn(resource)",
-        names={"pool": pool},
-        limited=True,
-        close=pool.close,
-    )
+    return _peer("psycopg_pool", pool, "resource = pool.getconn(); pool.putconn(resource)", close=pool.close)
 
 
 def _connpool() -> Contender:
@@ -130,14 +132,7 @@ def _connpool() -> Contender:
         _Thing, close=_Thing.close, config=connpool.PoolConfig(max_size=_SIZE)
     )
     pool.release(pool.acquire())
-    return Contender(
-        name="connpool",
-        role="peer",
-        statement="resource = pool.acquire(); pool.release(resource)",
-        names={"pool": pool},
-        limited=True,
-        close=pool.close,
-    )
+    return _peer("connpool", pool, "resource = pool.acquire(); pool.release(resource)", close=pool.close)
 
 
 def _cuttlepool() -> Contender:
@@ -155,25 +150,14 @@ def _cuttlepool() -> Contender:
     hooks = {"ping": ping, "normalize_connection": normalize}
     pool: Any = type("Pool", (cuttlepool.CuttlePool,), hooks)(factory=_Thing, capacity=_SIZE)
     pool.get_resource().close()
-    return Contender(
-        name="cuttlepool",
-        role="peer",
-        statement="resource = pool.get_resource(); resource.close()",
-        names={"pool": pool},
-        limited=True,
-    )
+    return _peer("cuttlepool", pool, "resource = pool.get_resource(); resource.close()")
 
 
 def _sqlalchemy() -> Contender:
     pool = load("sqlalchemy.pool").QueuePool(_Thing, pool_size=_SIZE, max_overflow=0)
     pool.connect().close()
-    return Contender(
-        name="SQLAlchemy QueuePool",
-        role="peer",
-        statement="resource = pool.connect(); resource.close()",
-        names={"pool": pool},
-        limited=True,
-        close=pool.dispose,
+    return _peer(
+        "SQLAlchemy QueuePool", pool, "resource = pool.connect(); resource.close()", close=pool.dispose
     )
 
 
@@ -188,12 +172,10 @@ def _redis() -> Contender:
     connection = type("Connection", (redis.Connection,), pretence)
     pool = redis.ConnectionPool(connection_class=connection, max_connections=_SIZE)
     pool.release(pool.get_connection())
-    return Contender(
-        name="redis-py ConnectionPool",
-        role="peer",
-        statement="resource = pool.get_connection(); pool.release(resource)",
-        names={"pool": pool},
-        limited=True,
+    return _peer(
+        "redis-py ConnectionPool",
+        pool,
+        "resource = pool.get_connection(); pool.release(resource)",
         close=pool.close,
     )
 
@@ -212,12 +194,10 @@ def _generic_connection_pool() -> Contender:
     manager = type("Manager", (generic.BaseConnectionManager,), hooks)()
     pool = generic.ConnectionPool(manager, max_size=_SIZE, total_max_size=_SIZE)
     pool.release(pool.acquire("key"), endpoint="key")
-    return Contender(
-        name="generic-connection-pool",
-        role="peer",
-        statement='resource = pool.acquire("key"); pool.release(resource, "key")',
-        names={"pool": pool},
-        limited=True,
+    return _peer(
+        "generic-connection-pool",
+        pool,
+        'resource = pool.acquire("key"); pool.release(resource, "key")',
         close=pool.close,
     )
 
