@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import os
 import signal
 import threading
 from typing import TYPE_CHECKING
