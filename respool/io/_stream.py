@@ -131,6 +131,9 @@ def _begin(file: File, under_way: deque[_Block], at: int, left: int | None, time
         block.lease = pool.lease(timeout=timeout) if first else pool.try_lease()
     except PoolTimeoutError as error:
         raise ReadTimeoutError(f"no buffer came free: {error}", url=file.name, offset=at) from None
+    except MemoryError as error:
+        size = file.session.config._told("buffer_size")  # noqa: SLF001 - the reader's own
+        raise MemoryError(f"{size}: {error}") from error
     if block.lease is None:
         under_way.pop()
         return False

@@ -323,17 +323,23 @@ class Config:
                     what, value = variable, text
             names[name] = what
             object.__setattr__(self, name, check(what, value))
-        self._check_budget(names)
+        self._remember(names)
+        self._check_budget()
 
-    def _check_budget(self, names: Mapping[str, str]) -> None:
+    def _remember(self, names: Mapping[str, str]) -> None:
+        """Keep what each setting was called by whoever gave it; that's no field, as it's no part of the value."""
+        self.__dict__["_names"] = names
+
+    def _told(self, setting: str) -> str:
+        """Return a setting's name and value for an error's text; the name is the variable's where it came from one."""
+        return f"{self.__dict__['_names'][setting]}={getattr(self, setting)}"
+
+    def _check_budget(self) -> None:
         """Refuse a budget in which there's no room for a buffer, as the pool would."""
         charged = self._charged
         if self.budget < charged:
             takes = "" if charged == self.buffer_size else f" takes: {charged} bytes"
-            raise ValueError(
-                f"{names['max_bytes']}={self.max_bytes} is less than "
-                f"{names['buffer_size']}={self.buffer_size}{takes}"
-            )
+            raise ValueError(f"{self._told('max_bytes')} is less than {self._told('buffer_size')}{takes}")
 
     @property
     def _charged(self) -> int:
@@ -354,7 +360,9 @@ class Config:
         TypeError, ValueError
             As the constructor does.
         """
-        return dataclasses.replace(self, **changes)
+        changed = dataclasses.replace(self, **changes)
+        changed._remember({**self.__dict__["_names"], **{name: name for name in changes}})  # noqa: SLF001 - its own
+        return changed
 
     def __repr__(self) -> str:
         shown = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -72,8 +72,8 @@ def serve(stack: ExitStack) -> Callable[..., RangeServer]:
 def make_session(stack: ExitStack) -> Callable[..., Session]:
     """Make sessions that are closed before the servers of ``serve`` end, as those began earlier or later."""
 
-    def make(**settings: Any) -> Session:
-        return stack.enter_context(Session(**settings))
+    def make(config: Config | None = None, **settings: Any) -> Session:
+        return stack.enter_context(Session(config, **settings))
 
     return make
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from respool.errors import PoolTimeoutError
-from respool.io import HTTPStatusError, RangeIntegrityError, ReadTimeoutError
+from respool.io import Config, HTTPStatusError, RangeIntegrityError, ReadTimeoutError
 from respool.io._stream import blocks
 from tests.helpers import lies
 from tests.helpers.gates import Gate
@@ -225,6 +225,23 @@ def test_blocks_with_one_buffer(
     with session.open(serve().url) as file:
         assert b"".join(bytes(view) for view in blocks(file, ahead=5)) == CONTENT
     assert session.stats()["buffers"].created == 1
+
+
+@pytest.mark.parametrize("where", ["argument", "variable", "session"])
+def test_buffers_for_which_there_is_no_memory(
+    make_session: Callable[..., Session], path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """R47: a size of buffers for which there's no memory is told by the name that it was given under."""
+    what = "buffer_size" if where == "argument" else "RESPOOL_BUFFER_SIZE"
+    if where == "argument":
+        session = make_session(buffer_size=1 << 60)
+    else:
+        monkeypatch.setenv("RESPOOL_BUFFER_SIZE", str(1 << 60))
+        session = make_session(Config(), concurrency=2) if where == "session" else make_session()
+    with session.open("/proc/self/maps") as file, pytest.raises(MemoryError) as caught:
+        next(blocks(file))
+    assert str(caught.value).startswith(f"{what}={1 << 60}: can't allocate a buffer of {1 << 60} bytes")
+    assert session.stats()["buffers"].size == 0
 
 
 def test_two_streams_and_one_buffer(
