@@ -23,24 +23,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from respool._accounting import Accounts
-from respool._hooks import ERROR
 from respool._keys import KeyTable
 from respool._rows import SERVED, WAITING
-from respool._slot import LIMBO, Bell, Guard, Record, guard_class
+from respool._slot import Bell, Guard, Record, guard_class
 from respool._waiter import Closer, Sleeper, Waiter
-from respool._work import (
-    CANCELLED,
-    DETACHED,
-    FREED,
-    GOING,
-    KEPT,
-    MARK,
-    RETURNED,
-    UNMADE,
-    WAITED,
-    Lane,
-    Work,
-)
+from respool._work import MARK, RETURNED, Work
 from respool.errors import PoolReentrancyError
 
 if TYPE_CHECKING:
@@ -226,6 +213,14 @@ class Engine(ABC):
                 self.act(work)  # last: it may take long
 
     @abstractmethod
+    def book_locked(self, entry: list[Any], work: Work) -> None:
+        """Book one entry of the inbox."""
+
+    @abstractmethod
+    def trim_locked(self, most: int, work: Work) -> None:
+        """Condemn idle resources beyond `most`."""
+
+    @abstractmethod
     def settle_lost_locked(self, work: Work) -> None:
         """Give back what the guards that were lost stood for."""
 
@@ -246,11 +241,11 @@ class Engine(ABC):
         while inbox:
             entry = inbox[0]
             if entry[1] is not None:
-                self._book_locked(entry, work)
+                self.book_locked(entry, work)
             inbox.popleft()
         self.accounts.match(work.condemned)
         if self.limits.max_idle is not None:
-            self._trim_locked(self.limits.max_idle, work)
+            self.trim_locked(self.limits.max_idle, work)
         if may_destroy:
             work.take_over(self.leftover)
         else:
@@ -275,94 +270,6 @@ class Engine(ABC):
         """Send all that comes the slow way, until `settle_locked` finds that nobody waits for the total."""
         if MARK not in self.gate:
             self.gate.appendleft(MARK)
-
-    def _book_locked(  # noqa: C901, PLR0912, PLR0915 - a table: what each kind means
-        self, entry: list[Any], work: Work
-    ) -> None:
-        """Book one entry.  Told twice, after an interrupt, it does no harm."""
-        kind, subject = entry
-        accounts = self.accounts
-        if getattr(subject, "phase", None) is LIMBO:  # its hook has forked, and this is the child
-            return
-        if kind is RETURNED:
-            record = subject.record
-            row = record.row
-            if self.closed or record.lane is not row:
-                accounts.condemn(record, "closed" if self.closed else "cleared")
-                entry[1] = None
-                work.condemned.append(subject)
-            else:
-                accounts.stir(row)
-                entry[1] = None
-                use = row.use
-                if use.last is not row:
-                    use.last = row
-                    use.tick += 1
-                record.stamp = use.tick
-                row.idle.append(subject)
-        elif kind is GOING:
-            accounts.going(subject)
-        elif kind is FREED:
-            accounts.gone(subject)
-            self.drop_resource_locked(subject, work)
-            self.tidy_locked(subject.row, work)
-        elif kind is UNMADE:
-            accounts.unmade(subject)
-            self.tidy_locked(subject.row, work)
-        elif kind is DETACHED:
-            accounts.taken_out(subject)
-            self.drop_resource_locked(subject, work)
-            self.tidy_locked(subject.row, work)
-        elif kind is KEPT:
-            accounts.stays(subject)
-        elif kind is ERROR:
-            row, hook = subject
-            ledgers = (accounts.total,) if row is None else (accounts.total, row.ledger)
-            entry[1] = None
-            for ledger in ledgers:
-                if hook not in ledger.hook_errors:
-                    ledger.hook_errors[hook] = 0
-                ledger.hook_errors[hook] += 1
-        elif kind is WAITED:
-            row, seconds = subject
-            total, ledger = accounts.total, row.ledger
-            entry[1] = None
-            total.wait_seconds += seconds
-            ledger.wait_seconds += seconds
-        elif kind is CANCELLED:
-            total, ledger = accounts.total, subject.ledger
-            entry[1] = None
-            total.cancelled += 1
-            ledger.cancelled += 1
-        else:
-            self.tidy_locked(subject, work)
-
-    def tidy_locked(self, lane: Lane, work: Work) -> None:
-        """Drop a row that has no room and no waiter: a key used once leaves nothing behind."""
-        if not lane.dead and not lane.size and not lane.queue:
-            self.keys.drop_locked(lane)
-            self.accounts.rows -= 1
-            work.rows.append(lane)
-
-    def _trim_locked(self, most: int, work: Work) -> None:
-        """Condemn idle resources beyond `most`, the least recently used first."""
-        for _ in range(sum(len(lane.idle) for lane in self.keys.all_locked()) - most):
-            guard = self.accounts.oldest_idle()
-            if guard is not None:
-                self.accounts.condemn(guard.record, "surplus")
-                work.condemned.append(guard)
-
-    def unregister(self, record: Record) -> None:
-        """Take the resource of a record out of the register."""
-        if self.by_id.get(id(record.resource)) is record:
-            del self.by_id[id(record.resource)]
-
-    def drop_resource_locked(self, record: Record, work: Work) -> None:
-        """Make up for a destroy that was cut short before it let the resource go."""
-        if record.resource is not None:
-            self.unregister(record)
-            work.rubbish.append(record.resource)
-            record.resource = None
 
     # -- waiting ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from respool._engine import Engine
+from respool._booking import Booking
 from respool._slot import (
     CHECKING,
     CONDEMNED,
@@ -33,7 +33,7 @@ _VOID: Final = Record(None)  # type: ignore[arg-type]  # the record of guards th
 _VOID.phase = GONE
 
 
-class Losses(Engine):
+class Losses(Booking):
     """The part of the locked section that deals with lost guards."""
 
     __slots__ = ()
