@@ -21,6 +21,7 @@ from respool.errors import (
     PoolTimeoutError,
     Quarantine,
 )
+from respool.group import LeaseGroup
 from respool.lease import Lease
 from respool.limits import PoolLimits
 from respool.observers import LoggingObserver, PoolObserver
@@ -32,6 +33,7 @@ __all__ = [
     "BoundPool",
     "InvalidReleaseError",
     "Lease",
+    "LeaseGroup",
     "LeaseLeakWarning",
     "LeaseLostError",
     "LeaseReleasedError",

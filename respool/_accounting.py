@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from respool._rooms import Rooms
 from respool._rows import CLOSED, IN_LINE, LEFT, OUT, PARKED, SERVED, SHUT, WAITING
-from respool._slot import CREATING
+from respool._slot import CREATING, QUEUED
 
 if TYPE_CHECKING:
     from collections import deque
 
-    from respool._rows import Row, Ticket
+    from respool._rows import Batch, Row, Ticket
     from respool._slot import Guard
 
 __all__ = ["Accounts"]
@@ -37,7 +37,7 @@ __all__ = ["Accounts"]
 class Accounts(Rooms):
     """The books of one pool: its rooms, who waits, and what is evicted for whom.  Every method expects the pool's lock to be held."""
 
-    __slots__ = ("_lru", "arrivals", "blocked", "ordered", "sleeping")
+    __slots__ = ("_aside", "_lru", "arrivals", "blocked", "ordered", "over", "shrunk", "sleeping")
 
     def __init__(self, max_size: int | None, max_cost: int | None, *, ordered: bool = False) -> None:
         Rooms.__init__(self, max_size, max_cost)
@@ -50,6 +50,10 @@ class Accounts(Rooms):
         self.sleeping: OrderedDict[int, Ticket] = OrderedDict()  # whose owners sleep, by sequence number
         # Heap of (lower bound of the oldest idle resource's stamp, row.no, row).
         self._lru: list[tuple[int, int, Row]] = []
+        self._aside: list[tuple[int, int, Row]] = []  # what belongs there and has been taken out for a moment
+        # Since limits have shrunk there has been too much of something; and the rows that are beyond their caps.
+        self.shrunk = False
+        self.over: dict[Row, None] = {}
 
     # -- the queue -------------------------------------------------------------------------------------
 
@@ -79,15 +83,20 @@ class Accounts(Rooms):
     def fail(self, row: Row) -> None:
         """Wake all who wait for `row`, with the state CLOSED."""
         for ticket in list(row.queue.values()):
-            if ticket.state is WAITING:
-                ticket.state = CLOSED
-                ticket.wake(None)
-            self._take_out(row, ticket)
+            self.refuse(ticket, CLOSED)
+
+    def refuse(self, ticket: Ticket, state: str) -> None:
+        """Wake who waits with `ticket`, which can't be served."""
+        if ticket.state is WAITING:
+            ticket.state = state
+            ticket.wake(None)
+        self._take_out(ticket.record.row, ticket)
 
     def _take_out(self, row: Row, ticket: Ticket) -> None:
-        self.sleeping.pop(ticket.seq, None)
-        queue = row.queue
         seq = ticket.seq
+        if self.sleeping.get(seq) is ticket:  # else it's from before a fork
+            del self.sleeping[seq]
+        queue = row.queue
         # One straight line from here on: a row that nobody waits for may not stay shut.
         if seq in queue:
             del queue[seq]
@@ -118,6 +127,10 @@ class Accounts(Rooms):
                 heapreplace(ready, (ticket.seq, row))
             elif ticket.state is not WAITING:  # served by a step that was cut short
                 self._take_out(row, ticket)
+            elif ticket.batch is not None:
+                if not self._serve_batch(row, ticket, ticket.batch, condemned):
+                    self.blocked = True
+                    return
             elif row.idle:
                 guard = row.idle.pop()
                 ticket.grant = guard
@@ -127,10 +140,10 @@ class Accounts(Rooms):
             elif row.cap is not None and row.size >= row.cap:
                 row.where = PARKED
                 heappop(ready)
-            elif self._has_room(ticket.record.cost):
+            elif self.has_room(ticket.record.cost):
                 self._grant_room(row, ticket)
             else:
-                self._make_room(row, ticket.record.cost, condemned)
+                self._make_room(row, ticket, 1, condemned)
                 self.blocked = True
                 return
         self.blocked = False
@@ -138,7 +151,7 @@ class Accounts(Rooms):
     def _grant_room(self, row: Row, ticket: Ticket) -> None:
         record = ticket.record
         cost = record.cost
-        self._list(row)
+        self.list_row(row)
         self.size += 1
         self.cost += cost
         self.creating += 1
@@ -150,19 +163,42 @@ class Accounts(Rooms):
         ticket.wake(None)
         self._take_out(row, ticket)
 
-    def _has_room(self, cost: int) -> bool:
-        return (self.max_size is None or self.size < self.max_size) and (
-            self.max_cost is None or self.cost + cost <= self.max_cost
-        )
+    def _serve_batch(self, row: Row, ticket: Ticket, batch: Batch, condemned: deque[Guard]) -> bool:
+        """Serve who wants several at once, all or nothing; False if the total has no room for that yet.
 
-    def _make_room(self, row: Row, cost: int, condemned: deque[Guard]) -> None:
+        Cut short, what it has moved already stays with the ticket, and the next call goes on from there.
+        """
+        missing = batch.missing()
+        new = max(0, missing - len(row.idle))
+        if new and row.cap is not None and row.size + new > row.cap:
+            row.where = PARKED
+            heappop(self._ready)
+            return True
+        if new and not self.has_room(ticket.record.cost, new):
+            self._make_room(row, ticket, new, condemned)
+            return False
+        self.list_row(row)
+        for record in batch.records:
+            if missing > new and row.idle:
+                batch.grants.append(row.idle.pop())
+                missing -= 1
+            elif record.phase is QUEUED and missing:
+                self.reserve(record)
+                missing -= 1
+        if missing:  # pragma: no cover - an idle one was taken on the fast way between the two looks
+            return True
+        ticket.state = SERVED
+        ticket.wake(None)
+        self._take_out(row, ticket)
+        return True
+
+    def _make_room(self, row: Row, ticket: Ticket, count: int, condemned: deque[Guard]) -> None:
         # What is on its way out already comes back by itself.
-        rooms = 0 if self.max_size is None else self.size + 1 - self.max_size - self.destroying
-        costs = 0 if self.max_cost is None else self.cost + cost - self.max_cost - self.destroying_cost
-        if not self._can_evict(row, rooms, costs):
+        rooms, costs = self.beyond(count, ticket.record.cost * count)
+        if not ticket.evicts or not self._can_evict(row, ticket.seq, rooms, costs):
             return
         while rooms > 0 or costs > 0:
-            guard = self.oldest_idle(row)
+            guard = self.oldest_idle(row, ticket.seq)
             if (
                 guard is None
             ):  # pragma: no cover - an idle one was taken on the fast way between the two looks
@@ -172,25 +208,56 @@ class Accounts(Rooms):
             rooms -= 1
             costs -= guard.record.cost
 
-    def _can_evict(self, row: Row, rooms: int, costs: int) -> bool:
+    def beyond(self, count: int, cost: int) -> tuple[int, int]:
+        """Tell how many rooms, and what cost, are too many when so much is added and what is on its way out is gone."""
+        rooms = 0 if self.max_size is None else self.size + count - self.max_size - self.destroying
+        costs = 0 if self.max_cost is None else self.cost + cost - self.max_cost - self.destroying_cost
+        return rooms, costs
+
+    def _can_evict(self, row: Row, seq: int, rooms: int, costs: int) -> bool:
         """Tell whether the idle resources of the other rows would do, without touching any."""
         seen = {row}  # and a step that was cut short may have left another row twice
         for _, _, other in self._lru:
             if rooms <= 0 and costs <= 0:
                 break
-            if other in seen:
+            if other in seen or _collects(other, seq):
                 continue
             seen.add(other)
-            for guard in other.idle.copy():  # a copy is atomic; the original may be in use without the lock
+            idle = other.idle
+            for position in range(len(idle)):
+                try:
+                    guard = idle[position]
+                except IndexError:  # pragma: no cover - it may be in use without the lock
+                    break
                 rooms -= 1
                 costs -= guard.record.cost
                 if rooms <= 0 and costs <= 0:
                     break
         return rooms <= 0 and costs <= 0
 
+    def shed(self, condemned: deque[Guard]) -> None:
+        """After limits have shrunk: condemn idle resources beyond them, until there are no more than allowed."""
+        for row in list(self.over):
+            while row.idle and _too_many(row):
+                guard = row.idle.popleft()
+                self.condemn(guard.record, "surplus")
+                condemned.append(guard)
+            if not _too_many(row):
+                self.over.pop(row, None)
+        rooms, costs = self.beyond(0, 0)
+        while rooms > 0 or costs > 0:
+            oldest = self.oldest_idle()
+            if oldest is None:
+                return
+            self.condemn(oldest.record, "surplus")
+            condemned.append(oldest)
+            rooms, costs = self.beyond(0, 0)
+        self.shrunk = bool(self.over)
+
     # -- the least recently used -----------------------------------------------------------------------
 
-    def _list(self, row: Row) -> None:
+    def list_row(self, row: Row) -> None:
+        """Put a row into the order of use, if there is one."""
         if row.listed or not self.ordered:
             return
         if len(self._lru) > 2 * self.rows + 16:  # mostly rows that are gone
@@ -200,8 +267,12 @@ class Accounts(Rooms):
         heappush(self._lru, (0, row.no, row))
         row.listed = True
 
-    def oldest_idle(self, but: Row | None = None) -> Guard | None:
-        """Pop the idle resource that was given back the longest ago, over all rows but `but`."""
+    def oldest_idle(self, but: Row | None = None, seq: int = 0) -> Guard | None:
+        """Pop the idle resource that was given back the longest ago.
+
+        Over all rows but `but`, and but those whose idle resources are being collected by somebody who came before
+        the ticket with the sequence number `seq`.
+        """
         # All stamps so far are below `tick` and all later ones above, so that a row that has nothing to give
         # can be put off until `tick`: a bound below whatever it gets later.
         use = self.use
@@ -209,6 +280,7 @@ class Accounts(Rooms):
         use.tick = tick
         use.last = None
         lru = self._lru
+        found: Guard | None = None
         while lru:
             stamp, no, row = lru[0]
             if row.dead:
@@ -216,12 +288,29 @@ class Accounts(Rooms):
                 continue
             if stamp >= tick:
                 break
+            if row is but or _collects(row, seq):
+                self._aside.append(lru[0])
+                heappop(lru)
+                continue
             try:
-                oldest = tick if row is but else row.idle[0].record.stamp
+                oldest = row.idle[0].record.stamp
                 if oldest > stamp:
                     heapreplace(lru, (oldest, no, row))
                 else:
-                    return row.idle.popleft()
+                    found = row.idle.popleft()
+                    break
             except IndexError:  # nothing there, or taken on the fast way just now
                 heapreplace(lru, (tick, no, row))
-        return None
+        while self._aside:  # also what an earlier call left here when it was cut short; twice does no harm
+            heappush(lru, self._aside[-1])
+            self._aside.pop()
+        return found
+
+
+def _collects(row: Row, seq: int) -> bool:
+    """Tell whether the idle resources of `row` are being collected by somebody who came before `seq`."""
+    return bool(row.queue) and next(iter(row.queue)) < seq
+
+
+def _too_many(row: Row) -> bool:
+    return row.cap is not None and row.size - row.destroying > row.cap

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from _thread import get_ident
 from time import monotonic
+from typing import Any
 
-from respool import _stack
+from respool import _reaper, _stack
+from respool._ages import draw, overdue
 from respool._line import Queueing
 from respool._slot import CHECKING, CONDEMNED, CREATING, GONE, READY, Record, silence
-from respool._waiter import Hand, Waiter
-from respool._work import GOING, RETURNED, STALE, UNMADE, UNUSED, Lane
+from respool._waiter import Armful, Hand, Waiter
+from respool._work import FORGOTTEN, GOING, RETURNED, STALE, UNMADE, UNUSED, Lane
 from respool.errors import LeaseLostError, PoolError, safe_repr
 from respool.limits import check_cost, check_timeout
 
@@ -81,12 +83,19 @@ class Acquiring(Queueing):
     # -- validating ------------------------------------------------------------------------------------
 
     def _passes(self, hand: Hand) -> bool:
-        """Validate the resource in hand.  One that fails becomes the hand's invalid one, which must be destroyed."""
+        """See whether the resource in hand is still good.  One that isn't becomes the hand's invalid one, which must be destroyed."""
+        record = hand.guard.record  # type: ignore[union-attr]  # the caller has looked
+        if self.timed and (reason := overdue(record, self.limits, monotonic())):
+            record.reason = reason
+            record.phase = CONDEMNED
+            self.inbox.append([GOING, record])
+            hand.invalid = hand.guard
+            hand.guard = None
+            return False
         hooks = self.hooks
         validate = hooks.validate
         if validate is None:
             return True
-        record = hand.guard.record  # type: ignore[union-attr]  # the caller has looked
         marks = hooks.marks
         me = get_ident()
         outer = marks.get(me)
@@ -138,6 +147,7 @@ class Acquiring(Queueing):
         self.be_in_time(lane, seconds, deadline)
         record.cost = self._cost_of(lane)
         ticket = Waiter(record, get_ident())
+        ticket.evicts = wait or self.destroyer is None
         record.holder = ticket
         try:
             while self.line_up(hand, ticket, seconds, deadline, wait=wait):
@@ -145,7 +155,7 @@ class Acquiring(Queueing):
                     self._create(hand, record, seconds, deadline)
                     break
                 hand.receive(ticket)
-                if self.hooks.validate is None:
+                if self.hooks.validate is None and not self.timed:
                     break
                 self.be_in_time(record.row, seconds, deadline)
                 if self._passes(hand):
@@ -165,6 +175,7 @@ class Acquiring(Queueing):
         if hand.own is not None:
             record = hand.own.record
             record.phase = GONE
+            record.holder = None  # the ticket, which refers to it
             silence(hand.own)
             hand.own = None
             if not record.row.size:
@@ -182,12 +193,15 @@ class Acquiring(Queueing):
 
     # -- creating --------------------------------------------------------------------------------------
 
-    def _create(self, hand: Hand, record: Record, seconds: float | None, deadline: float | None) -> None:
+    def _create(
+        self, hand: Hand | Armful, record: Record, seconds: float | None, deadline: float | None
+    ) -> None:
         """Create the resource of `record`, which has a room and is the hand's own."""
         hooks = self.hooks
         lane = record.row
         generation = lane.generation
         self.be_in_time(lane, seconds, deadline)
+        self.get_help()
         began = monotonic() if hooks.times_creation else 0.0
         hooks.enter(record)
         try:
@@ -217,5 +231,20 @@ class Acquiring(Queueing):
     def _made_locked(self, record: Record, generation: int) -> None:
         self.accounts.made(record)
         record.holder = None
-        if record.row.generation != generation:
+        if self.timed:
+            record.born = record.since = monotonic()
+            record.draw = draw()
+        row = record.row
+        if generation < row.forgotten:
+            record.lane = FORGOTTEN  # forget() came while it was created
+        elif generation != row.generation:
             record.lane = STALE  # clear() came while it was created
+
+    def get_help(self) -> None:
+        """See that the threads are there that this pool will need for what is about to come into it."""
+        if self.destroyer is not None:
+            self.destroyer.start()
+        if self.timed and not self.watched:
+            self.watched = True
+            core: Any = self  # a Core, which isn't to be imported from here
+            _reaper.watch(core)

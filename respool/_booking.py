@@ -5,15 +5,29 @@ Runs under the lock.  An entry may be told twice, after an interrupt: booking it
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from respool._engine import Engine
 from respool._hooks import ERROR
-from respool._slot import LIMBO
-from respool._work import CANCELLED, DETACHED, FREED, GOING, KEPT, RETURNED, UNMADE, WAITED
+from respool._slot import LIMBO, PENDING, silence
+from respool._work import (
+    ABANDONED,
+    CANCELLED,
+    DEFERRED,
+    DETACHED,
+    FORGOTTEN,
+    FREED,
+    GOING,
+    KEPT,
+    RETURNED,
+    STUCK,
+    UNMADE,
+    WAITED,
+)
 
 if TYPE_CHECKING:
-    from respool._slot import Record
+    from respool._slot import Guard, Record
     from respool._work import Lane, Work
 
 __all__ = ["Booking"]
@@ -30,12 +44,16 @@ class Booking(Engine):
         """Book one entry.  Told twice, after an interrupt, it does no harm."""
         kind, subject = entry
         accounts = self.accounts
-        if getattr(subject, "phase", None) is LIMBO:  # its hook has forked, and this is the child
+        about = getattr(subject, "record", subject)
+        if getattr(about, "phase", None) is LIMBO:  # its hook has forked, and this is the child
             return
         if kind is RETURNED:
             record = subject.record
             row = record.row
-            if self.closed or record.lane is not row:
+            accounts.undefer(record)
+            if record.lane is FORGOTTEN:
+                self.abandon_locked(subject, work)
+            elif self.closed or record.lane is not row:
                 accounts.condemn(record, "closed" if self.closed else "cleared")
                 entry[1] = None
                 work.condemned.append(subject)
@@ -48,7 +66,12 @@ class Booking(Engine):
                     use.tick += 1
                 record.stamp = use.tick
                 row.idle.append(subject)
+        elif kind is DEFERRED:
+            self.defer_locked(subject, work, entry)
+        elif kind is STUCK:
+            self.stick_locked(subject, entry)
         elif kind is GOING:
+            accounts.undefer(subject)
             accounts.going(subject)
         elif kind is FREED:
             accounts.gone(subject)
@@ -59,6 +82,10 @@ class Booking(Engine):
             self.tidy_locked(subject.row, work)
         elif kind is DETACHED:
             accounts.taken_out(subject)
+            self.drop_resource_locked(subject, work)
+            self.tidy_locked(subject.row, work)
+        elif kind is ABANDONED:
+            accounts.abandoned(subject)
             self.drop_resource_locked(subject, work)
             self.tidy_locked(subject.row, work)
         elif kind is KEPT:
@@ -84,6 +111,37 @@ class Booking(Engine):
             ledger.cancelled += 1
         else:
             self.tidy_locked(subject, work)
+
+    def defer_locked(self, guard: Guard, work: Work, entry: list[Any]) -> None:
+        """Keep what isn't free yet, behind what else its key has; `entry` is spent in the same step."""
+        record = guard.record
+        if record.lane is FORGOTTEN:
+            self.abandon_locked(guard, work)
+        elif record.phase is PENDING:
+            row = record.row
+            self.accounts.defer(record)
+            if row.pending is None:
+                row.pending = deque()
+            self.deferring[row] = None
+            entry[1] = None
+            row.pending.append(guard)
+
+    def stick_locked(self, guard: Guard, entry: list[Any]) -> None:
+        """Keep what nobody can tell when it's free; `entry` is spent in the same step."""
+        row = guard.record.row
+        self.accounts.stick(guard.record)
+        if row.stuck is None:
+            row.stuck = deque()
+        entry[1] = None
+        row.stuck.append(guard)
+
+    def abandon_locked(self, guard: Guard, work: Work) -> None:
+        """Leave a resource behind without destroy."""
+        record = guard.record
+        self.accounts.abandoned(record)
+        silence(guard)
+        self.drop_resource_locked(record, work)
+        self.tidy_locked(record.row, work)
 
     def tidy_locked(self, lane: Lane, work: Work) -> None:
         """Drop a row that has no room and no waiter: a key used once leaves nothing behind."""

@@ -17,23 +17,26 @@ from __future__ import annotations
 import itertools
 from _thread import allocate_lock, get_ident
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import OrderedDict, deque
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from respool._accounting import Accounts
 from respool._keys import KeyTable
-from respool._rows import SERVED, WAITING
-from respool._slot import Bell, Guard, Record, guard_class
-from respool._waiter import Closer, Sleeper, Waiter
+from respool._rows import SERVED, SHUT, WAITING
+from respool._slot import CREATING, Bell, Guard, Record, guard_class
+from respool._waiter import FIRST_PAUSE, Closer, Sleeper, Waiter
 from respool._work import MARK, RETURNED, Work
 from respool.errors import PoolReentrancyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
+    from respool._destroyer import Destroyer
     from respool._hooks import Hooks
+    from respool._rows import Batch
+    from respool._work import Lane
     from respool.limits import PoolLimits
 
 __all__ = ["Engine"]
@@ -42,10 +45,11 @@ __all__ = ["Engine"]
 class Engine(ABC):
     """The locked part of a pool.
 
-    Lock contract: `lock` guards `accounts`, `closed`, `closers`, `listener`, `leftover`, `suspects` and the
-    truth in `keys`.  Nothing slow and no code of the user runs under it (save what the collector or a signal
-    runs there), and no other lock is taken inside.  `owner` is the thread that has it.  All other fields are
-    set once, or are deques and dicts whose single operations are atomic.
+    Lock contract: `lock` guards `accounts`, `closed`, `closing`, `closers`, `deferring`, `leftover`, `limits`
+    (and what follows from them), `listener`, `poller`, `suspects` and the truth in `keys`.  Nothing slow and no
+    code of the user runs under it (save what the collector or a signal runs there), and no other lock is taken
+    inside.  `owner` is the thread that has it.  All other fields are set once, or are deques and dicts whose
+    single operations are atomic.
     """
 
     __slots__ = (
@@ -57,7 +61,10 @@ class Engine(ABC):
         "by_id",
         "closed",
         "closers",
+        "closing",
         "counts_idle",
+        "deferring",
+        "destroyer",
         "discard_on_error",
         "dropped",
         "gate",
@@ -73,11 +80,14 @@ class Engine(ABC):
         "name",
         "numbers",
         "owner",
+        "poller",
         "slow_acquire",
         "slow_release",
         "suspects",
+        "timed",
         "track",
         "try_lock",
+        "watched",
     )
 
     def __init__(
@@ -88,19 +98,16 @@ class Engine(ABC):
         limits: PoolLimits,
         name: str,
         at_exit: str,
+        destroyer: Destroyer | None,
         discard_on_error: bool,
         track: bool,
     ) -> None:
         self.hooks = hooks
-        self.limits = limits
         self.name = name
         self.at_exit = at_exit
         self.discard_on_error = discard_on_error
         self.track = track
-        # Whether each acquire, or each release, has something to do that the fast way doesn't.
-        self.slow_acquire = hooks.validate is not None or track or limits.max_idle is not None
-        self.counts_idle = limits.max_idle is not None
-        self.slow_release = hooks.reset is not None or limits.max_idle is not None
+        self.apply(limits)
         # Non-empty: acquires and releases go the slow way.  MARK is in it while the pool is closed or
         # somebody waits for the total;
         # else it holds the notes of lost guards, appended by their finalisers.
@@ -119,9 +126,17 @@ class Engine(ABC):
         self.owner = 0
         self.again = False
         self.closed = False
+        self.closing = False  # closed, but not everybody has been told yet
         self.dropped = False
+        # Background: the thread that destroys, once there is one; and whether the reaper knows this pool.
+        self.destroyer = destroyer
+        self.watched = False
         self.closers: list[Closer] = []
         self.listener: Sleeper | None = None
+        self.poller: Waiter | None = None  # the one of those who sleep that asks what is pending
+        self.deferring: OrderedDict[Lane, None] = (
+            OrderedDict()
+        )  # rows with something to ask, to be asked in turn
         self.leftover = Work()  # of sections that must not run hooks
         self.suspects: list[Guard] = []  # lost in cyclic garbage that isn't cleared yet
         self.inherited: list[Any] = []  # from before a fork: only kept referenced
@@ -130,6 +145,20 @@ class Engine(ABC):
         """Open new books."""
         limits = self.limits
         return Accounts(limits.max_size, limits.max_cost, ordered=limits.max_idle is not None)
+
+    def apply(self, limits: PoolLimits) -> None:
+        """Make `limits` those of the pool, as far as no books are concerned."""
+        self.limits = limits
+        self.timed = limits.idle_timeout is not None or limits.max_lifetime is not None
+        # Whether each acquire, or each release, has something to do that the fast way doesn't.
+        self.counts_idle = limits.max_idle is not None
+        limited = self.timed or self.counts_idle
+        self.slow_acquire = limited or self.hooks.validate is not None or self.track
+        self.slow_release = limited or self.hooks.reset is not None
+
+    def calm(self) -> tuple[Sized, Sized]:
+        """Give what a row's `gate` and `due` are while nobody waits for it."""
+        return SHUT if self.slow_acquire else self.gate, SHUT if self.slow_release else self.gate
 
     # -- under the lock --------------------------------------------------------------------------------
 
@@ -221,6 +250,10 @@ class Engine(ABC):
         """Condemn idle resources beyond `most`."""
 
     @abstractmethod
+    def fail_all_locked(self, work: Work) -> None:
+        """Do what a closed pool owes to those who wait, and to what is idle."""
+
+    @abstractmethod
     def settle_lost_locked(self, work: Work) -> None:
         """Give back what the guards that were lost stood for."""
 
@@ -243,6 +276,11 @@ class Engine(ABC):
             if entry[1] is not None:
                 self.book_locked(entry, work)
             inbox.popleft()
+        if self.closing:
+            self.fail_all_locked(work)
+            self.closing = False
+        if self.accounts.shrunk:
+            self.accounts.shed(work.condemned)
         self.accounts.match(work.condemned)
         if self.limits.max_idle is not None:
             self.trim_locked(self.limits.max_idle, work)
@@ -255,8 +293,12 @@ class Engine(ABC):
         if self.closed and self.accounts.size == self.accounts.quarantined:
             for closer in self.closers:
                 closer.bell.put(None)
+            if self.destroyer is not None:
+                self.destroyer.stop()
         self.appoint_locked()
-        if self.closed or self.dropped or self.accounts.blocked or self.leftover:
+        if self.accounts.pending or self.poller is not None:
+            self.appoint_poller_locked()
+        if self.closed or self.dropped or self.accounts.blocked or self.accounts.shrunk or self.leftover:
             self.shut_locked()
         else:
             while MARK in self.gate:
@@ -279,12 +321,24 @@ class Engine(ABC):
         accounts.leave(ticket)
         if ticket.state is SERVED:
             guard = ticket.grant
-            if guard is None:
+            if ticket.batch is not None:
+                pass  # below
+            elif guard is None:
                 accounts.unmade(ticket.record)
             else:
                 ticket.grant = None
                 self.inbox.append([RETURNED, guard])
+        if ticket.batch is not None:  # it may have been given something before it was served
+            self.return_batch_locked(ticket.batch)
         self.again = True  # those behind it are looked at again
+
+    def return_batch_locked(self, batch: Batch) -> None:
+        """Give back all that has been granted for a batch."""
+        while batch.grants:
+            self.inbox.append([RETURNED, batch.grants.pop()])
+        for record in batch.records:
+            if record.phase is CREATING and record.resource is None and not record.row.dead:
+                self.accounts.unmade(record)
 
     def appoint_locked(self) -> None:
         """See that one of those who sleep hears the notes of lost guards; if nobody sleeps, the gate gets them."""
@@ -301,6 +355,21 @@ class Engine(ABC):
         self.listener = following
         if now is not None:
             now.hand_over(self.gate)
+
+    def appoint_poller_locked(self) -> None:
+        """See that one of those who sleep asks what is pending, time and again, as long as something is."""
+        accounts = self.accounts
+        now = self.poller
+        if not accounts.pending:
+            self.poller = None
+        elif now is None or now.state is not WAITING or now.seq not in accounts.sleeping:
+            following: Any = next(
+                (one for one in accounts.sleeping.values() if isinstance(one, Waiter)), None
+            )
+            self.poller = following
+            if following is not None:
+                following.pause = FIRST_PAUSE
+                following.kick()
 
 
 def trying(lock: Any) -> Any:  # noqa: ANN401 - _thread.lock has no public name in 3.11

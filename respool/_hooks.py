@@ -11,7 +11,7 @@ from __future__ import annotations
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
-from respool._slot import CHECKING, CREATING, DESTROYING, RESETTING
+from respool._slot import CHECKING, CREATING, DESTROYING, PENDING, RESETTING
 from respool.errors import safe_repr
 from respool.observers import LoggingObserver, PoolObserver
 
@@ -29,7 +29,7 @@ __all__ = ["ERROR", "Hooks", "check_hook"]
 ERROR: Final = "error"
 """The kind of an inbox entry that counts a hook's error; its subject is (row or None, hook)."""
 
-_IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING)
+_IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING, PENDING)
 
 
 def check_hook(name: str, hook: object, *, needed: bool = False) -> None:

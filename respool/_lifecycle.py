@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections import deque
+from collections import OrderedDict, deque
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from respool._acquire import Acquiring
+from respool._defer import ASK
 from respool._engine import trying
 from respool._rows import SHUT
-from respool._slot import CHECKING, GONE, LIMBO, READY, RESETTING, silence
-from respool._waiter import BACKSTOP, Closer
+from respool._slot import CHECKING, GONE, LIMBO, PENDING, QUARANTINED, READY, RESETTING, silence
+from respool._upkeep import Upkeep
+from respool._waiter import BACKSTOP, FIRST_PAUSE, Closer, longer
 from respool._work import LOST, MARK, STALE, Lane, Work
 from respool.errors import PoolTimeoutError, safe_repr
 from respool.limits import check_timeout
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Core"]
 
+_OUT: Final = frozenset({READY, CHECKING, RESETTING, PENDING, QUARANTINED})
+"""The phases of what has been handed out, or isn't free yet."""
+
 _NAMED: Final = 5
 """How many keys the error of close() names."""
 
 
-class Core(Acquiring):
+class Core(Upkeep):
     """A pool without its public face."""
 
     __slots__ = ()
@@ -51,11 +55,13 @@ class Core(Acquiring):
                 acquired += uses
                 firsts += uses > 0
         idle = len(lane.idle) if lane is not None else sum(len(row.idle) for row in self.keys.all_locked())
+        pending = self.accounts.pending if lane is None else lane.deferred
         sleeping = self.accounts.sleeping
         waiters = len(sleeping) if lane is None else sum(seq in sleeping for seq in lane.queue)
         return PoolStats(
             idle=idle,
-            leased=now.size - idle - now.creating - now.destroying - now.quarantined,
+            leased=now.size - idle - pending - now.creating - now.destroying - now.quarantined,
+            pending=pending,
             quarantined=now.quarantined,
             creating=now.creating,
             destroying=now.destroying,
@@ -65,7 +71,9 @@ class Core(Acquiring):
             acquired=acquired,
             created=ledger.created,
             reused=acquired - firsts,
+            adopted=ledger.adopted,
             detached=ledger.detached,
+            abandoned=ledger.abandoned,
             destroyed=ledger.destroyed,
             destroyed_for=MappingProxyType({name: ledger.destroyed_for.get(name, 0) for name in REASONS}),
             hook_errors=MappingProxyType({name: ledger.hook_errors.get(name, 0) for name in HOOKS}),
@@ -81,7 +89,8 @@ class Core(Acquiring):
         """Tell the state in a few words.  Takes no lock, so it may be called anywhere; the numbers may be a moment old."""
         accounts = self.accounts
         idle = sum(len(row.idle) for row in list(self.keys.rows.values()))
-        leased = max(0, accounts.size - idle - accounts.creating - accounts.destroying - accounts.quarantined)
+        busy = accounts.pending + accounts.creating + accounts.destroying + accounts.quarantined
+        leased = max(0, accounts.size - idle - busy)
         state = " closed" if self.closed else ""
         return (
             f"{self.name}{state} idle={idle} leased={leased} waiters={len(accounts.sleeping)} {self.limits}"
@@ -101,7 +110,7 @@ class Core(Acquiring):
             row.generation += 1
             count += self._condemn_idle_locked(row, "cleared", work)
         for record in list(self.by_id.values()):
-            if (lane is None or record.row is lane) and record.phase in {READY, CHECKING, RESETTING}:
+            if (lane is None or record.row is lane) and record.phase in _OUT and record.lane is record.row:
                 record.lane = STALE
         return count
 
@@ -125,23 +134,32 @@ class Core(Acquiring):
         self.work_under_lock(self._close_locked)
         if self.hooks.inside():
             return  # the hook's own resource can't come back as long as this call lasts
+        pause = FIRST_PAUSE
         try:
             while not self.work_under_lock(self._await_empty_locked, closer):
                 left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
                 if left <= 0:
                     raise self._still_out(seconds)
-                closer.listen(self.gate, left)
+                polls = bool(self.accounts.pending)
+                closer.listen(closer.nap, self.gate, min(left, pause) if polls else left)
+                if polls:
+                    pause = FIRST_PAUSE if self.ask(None, ASK, others=True) else longer(pause)
+            self._log_quarantined()
         finally:
             self.under_lock(self._stop_closer_locked, closer)
 
     def _close_locked(self, work: Work) -> None:
+        # In one straight line: whoever settles next does what a close begins with, should it be cut short here.
+        self.closing = not self.closed
         self.closed = True
         self.shut_locked()
         self.settle_locked(work)
+
+    def fail_all_locked(self, work: Work) -> None:
+        """Do what a closed pool owes to those who wait, and to what is idle."""
         for row in list(self.keys.all_locked()):
             self.accounts.fail(row)
             self._condemn_idle_locked(row, "closed", work)
-        self.settle_locked(work)
 
     def _await_empty_locked(self, closer: Closer, work: Work) -> bool:
         self.settle_locked(work)
@@ -156,6 +174,18 @@ class Core(Acquiring):
         if closer in self.closers:
             self.closers.remove(closer)
         self.appoint_locked()
+
+    def _log_quarantined(self) -> None:
+        """Tell what a close leaves behind."""
+        count = self.accounts.quarantined
+        if count:
+            import logging
+
+            logging.getLogger("respool").warning(
+                "pool %s: closed, and %d of its resources stay quarantined: they could not be freed",
+                self.name,
+                count,
+            )
 
     def _still_out(self, seconds: float | None) -> PoolTimeoutError:
         out = [record for record in list(self.by_id.values()) if record.phase is not LIMBO]
@@ -174,6 +204,8 @@ class Core(Acquiring):
         """Forget everything, the pool having been dropped without close; run no hook; count what there was."""
         self.dropped = True
         self.gate.appendleft(MARK)
+        if self.destroyer is not None:
+            self.destroyer.stop()
         size = self.accounts.size
         for row in list(self.keys.rows.values()):
             while row.idle:
@@ -229,6 +261,12 @@ class Core(Acquiring):
         self.suspects = []
         self.closers = []
         self.listener = None
+        self.poller = None
+        self.deferring = OrderedDict()
+        self.watched = False
+        self.closing = False
+        if self.destroyer is not None:
+            kept.append(self.destroyer.renew())
         self.accounts = self.new_accounts()
         kept += self.keys.renew()
         for row in rows:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from respool import _stack
+from respool._defer import ASK, Deferring
 from respool._keys import ALL, KeyTable
-from respool._release import Releasing
-from respool._rows import CLOSED, SERVED, WAITING
+from respool._rows import CLOSED, IMPOSSIBLE, SERVED, WAITING
 from respool._slot import LIMBO, READY
-from respool._waiter import BACKSTOP, Hand, Waiter
+from respool._waiter import BACKSTOP, FIRST_PAUSE, Armful, Hand, Waiter, longer
 from respool._work import CANCELLED, WAITED, Lane, Work
 from respool.errors import (
     LeaseLostError,
@@ -22,18 +22,24 @@ from respool.errors import (
 )
 from respool.limits import check_cap
 
+if TYPE_CHECKING:
+    from respool._rows import Ticket
+    from respool.limits import PoolLimits
+
 __all__ = ["Queueing"]
 
 # What a step in line came to.
 DECIDED: Final = "served, sleeping, or out of line"
 DESTROY_FIRST: Final = "something must be destroyed to make room"
 DROPPED: Final = "the row has been dropped from the keys: find it anew"
+ASK_OWN: Final = "nothing is idle, but something of this key is pending: ask whether it's free now"
+ASK_ALL: Final = "there's no room, but something is pending: ask whether it's free now"
 
 SUSPECTING: Final = 0.005
 """Seconds until the listener looks again while a note is open whose cycle isn't cleared yet."""
 
 
-class Queueing(Releasing):
+class Queueing(Deferring):
     """How an acquire finds its row and waits its turn."""
 
     __slots__ = ()
@@ -56,8 +62,9 @@ class Queueing(Releasing):
             chain = self.under_lock(self.keys.chain_locked, digest)
             lane = KeyTable.pick(chain, key)
             if lane is None:
-                cap = self._cap_of(key)
-                lane = self.under_lock(self._add_lane_locked, key, digest, chain, cap)
+                limits = self.limits
+                cap = self.cap_of(key, limits)
+                lane = self.under_lock(self._add_lane_locked, key, digest, chain, cap, limits)
             if lane is not None:
                 self.keys.remember(key, lane)
                 return lane
@@ -67,8 +74,9 @@ class Queueing(Releasing):
         digest = self.keys.hash_of(key)
         return KeyTable.pick(self.under_lock(self.keys.chain_locked, digest), key)
 
-    def _cap_of(self, key: object) -> int | None:
-        cap = self.limits.max_per_key
+    def cap_of(self, key: object, limits: PoolLimits) -> int | None:
+        """Ask what may exist of a key.  Runs the user's code: never under the lock."""
+        cap = limits.max_per_key
         if not callable(cap):
             return cap
         try:
@@ -78,10 +86,12 @@ class Queueing(Releasing):
             raise
 
     def _add_lane_locked(
-        self, key: object, digest: int, chain: tuple[Lane, ...], cap: int | None
+        self, key: object, digest: int, chain: tuple[Lane, ...], cap: int | None, limits: PoolLimits
     ) -> Lane | None:
         if self.closed:
             self.refuse_closed()
+        if limits is not self.limits:  # resized meanwhile: the cap is another now
+            return None
         lane = self.keys.add_locked(digest, chain, lambda: Lane(self, key, digest, cap))
         if lane is not None:
             self.accounts.rows += 1
@@ -89,8 +99,14 @@ class Queueing(Releasing):
 
     # -- in line ---------------------------------------------------------------------------------------
 
-    def line_up(
-        self, hand: Hand, ticket: Waiter, seconds: float | None, deadline: float | None, *, wait: bool
+    def line_up(  # noqa: C901, PLR0912 - one list of what a step may have come to
+        self,
+        hand: Hand | Armful,
+        ticket: Waiter,
+        seconds: float | None,
+        deadline: float | None,
+        *,
+        wait: bool,
     ) -> bool:
         """Wait in line until `ticket` is served; False where it may not wait and nothing is to be had at once.
 
@@ -98,17 +114,25 @@ class Queueing(Releasing):
         """
         record = ticket.record
         work = Work()
-        if hand.invalid is not None:
-            work.condemned.append(hand.invalid)
-            hand.invalid = None
+        hand.pass_invalid(work.condemned)
         ticket.arm()
         try:
             step = self.under_lock(self._enter_locked, ticket, work, wait)
             while step is not DECIDED:
                 self.act(work)
                 if step is DROPPED:
-                    record.row = record.lane = self.lane_of(record.row.key)
+                    lane = self.lane_of(record.row.key)
+                    for own in (record,) if ticket.batch is None else ticket.batch.records:
+                        own.row = own.lane = lane
                     step = self.under_lock(self._enter_locked, ticket, work, wait)
+                elif step is ASK_OWN:
+                    ticket.asked = 1
+                    self.ask(record.row, ASK, others=False)
+                    step = self.under_lock(self._enter_locked, ticket, work, wait)
+                elif step is ASK_ALL:
+                    ticket.asked = 2
+                    self.ask(record.row, ASK, others=True)
+                    step = self.under_lock(self._park_locked, ticket, work, wait)
                 else:  # what was destroyed made room: for this one, as long as nobody older needs it
                     step = self.under_lock(self._park_locked, ticket, work, wait)
         finally:
@@ -120,6 +144,8 @@ class Queueing(Releasing):
             return True
         if ticket.state is CLOSED:
             self.refuse_closed()
+        if ticket.state is IMPOSSIBLE:
+            self.under_lock(self._refuse_impossible_locked, ticket)
         if wait or seconds == 0:
             raise self.late(record.row, seconds)
         return False
@@ -131,16 +157,34 @@ class Queueing(Releasing):
             return DROPPED
         if self.closed:
             self.refuse_closed()
-        accounts = self.accounts
-        if not accounts.fits_ever(record.cost):
-            accounts.total.rejected += 1
-            row.ledger.rejected += 1
-            raise PoolExhaustedError(
-                f"pool {self.name}: a resource for key {safe_repr(row.key)} costs {record.cost}, more than max_cost={accounts.max_cost} allows"
-            )
+        if not self.possible_locked(ticket):
+            self._refuse_impossible_locked(ticket)
+        if row.pending and not row.idle and not ticket.asked:
+            return ASK_OWN
         self.shut_locked()  # first: whoever gives something back from now on looks for who waits
-        accounts.enter(ticket)
+        self.accounts.enter(ticket)
         return self._park_locked(ticket, work, wait)
+
+    def possible_locked(self, ticket: Ticket) -> bool:
+        """Tell whether what is wanted could be had if the pool were empty."""
+        record, limits = ticket.record, self.limits
+        count = 1 if ticket.batch is None else ticket.batch.count
+        return (
+            (limits.max_size is None or count <= limits.max_size)
+            and (record.row.cap is None or count <= record.row.cap)
+            and (limits.max_cost is None or count * record.cost <= limits.max_cost)
+        )
+
+    def _refuse_impossible_locked(self, ticket: Waiter) -> NoReturn:
+        row = ticket.record.row
+        self.accounts.total.rejected += 1
+        row.ledger.rejected += 1
+        count = 1 if ticket.batch is None else ticket.batch.count
+        what = "a resource" if count == 1 else f"{count} resources"
+        raise PoolExhaustedError(
+            f"pool {self.name}: {what} for key {safe_repr(row.key)}, at a cost of {ticket.record.cost} each, "
+            f"can't be had within {self.limits} (this key's own limit: {row.cap})"
+        )
 
     def _park_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001
         accounts = self.accounts
@@ -149,6 +193,8 @@ class Queueing(Releasing):
             return DECIDED
         if work.condemned:
             return DESTROY_FIRST
+        if accounts.pending and ticket.asked < 2:  # noqa: PLR2004 - once its own key's, once all
+            return ASK_ALL
         row = ticket.record.row
         if not wait:
             self.withdraw_locked(ticket)
@@ -173,6 +219,8 @@ class Queueing(Releasing):
             accounts.total.waits += 1
             row.ledger.waits += 1
         self.appoint_locked()
+        if accounts.pending:
+            self.appoint_poller_locked()
         return DECIDED
 
     def _alone_locked(self, ticket: Waiter) -> bool:
@@ -200,13 +248,22 @@ class Queueing(Releasing):
             while ticket.state is WAITING:
                 if ticket.record.phase is LIMBO:
                     raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
+                nap = ticket.nap  # before the look at `poller`: whoever sets that puts a new one in its place
+                polls = self.poller is ticket
                 left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
                 if left <= 0:
                     self.under_lock(self._give_up_locked, ticket)
                     break
-                ticket.listen(self.gate, min(left, SUSPECTING) if self.suspects else left)
+                if self.suspects:
+                    left = min(left, SUSPECTING)
+                ticket.listen(nap, self.gate, min(left, ticket.pause) if polls else left)
                 if ticket.state is WAITING or self.has_notes():
                     self.pump()
+                if ticket.state is WAITING and polls:
+                    free = self.ask(row, ASK, others=True)
+                    ticket.pause = FIRST_PAUSE if free else longer(ticket.pause)
+                if self.destroyer is not None:
+                    self.destroyer.start()  # should it have died: nobody else may come for a long time
             ticket.outcome = {SERVED: "failed", CLOSED: "closed"}.get(ticket.state, "timeout")
         finally:
             seconds = monotonic() - began
@@ -247,7 +304,7 @@ class Queueing(Releasing):
         """Build a PoolTimeoutError that says how things stand."""
         accounts = self.accounts
         idle = sum(len(lane.idle) for lane in self.keys.all_locked())
-        busy = accounts.creating + accounts.destroying + accounts.quarantined
+        busy = accounts.creating + accounts.destroying + accounts.quarantined + accounts.pending
         holders = None
         if self.track:
             held: list[tuple[int, _stack.Frames]] = [
@@ -262,6 +319,7 @@ class Queueing(Releasing):
             limits=self.limits,
             idle=idle,
             leased=accounts.size - idle - busy,
+            pending=accounts.pending,
             creating=accounts.creating,
             waiters=len(accounts.sleeping),
             holders=holders,

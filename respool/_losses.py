@@ -16,6 +16,8 @@ from respool._slot import (
     DESTROYING,
     GONE,
     LEAVING,
+    PENDING,
+    QUARANTINED,
     QUEUED,
     READY,
     RESETTING,
@@ -23,6 +25,7 @@ from respool._slot import (
     Record,
     is_referenced_elsewhere,
 )
+from respool._work import ABANDONED
 
 if TYPE_CHECKING:
     from respool._work import Work
@@ -79,18 +82,27 @@ class Losses(Booking):
         lost.record = _VOID
         return guard
 
-    def _settle_one_locked(self, lost: Guard, work: Work) -> None:
+    def _settle_one_locked(  # noqa: C901, PLR0912 - a table: what each phase means
+        self, lost: Guard, work: Work
+    ) -> None:
         """Give back what a lost guard stood for."""
         record: Record = getattr(lost, "record", _VOID)
         phase = record.phase
         accounts = self.accounts
-        if phase is QUEUED:
+        if phase is CREATING and record.row.dead:
+            pass  # a row with a room is never dropped: it's from before a fork, and this is the child
+        elif phase is QUEUED:
             ticket = record.holder
             if ticket is not None:
                 self.withdraw_locked(ticket)
+                record.holder = None  # which refers to it
             record.phase = GONE
+            self.drop_resource_locked(record, work)  # of an adopt() that was cut short
             self.tidy_locked(record.row, work)
         elif phase is CREATING:
+            ticket = record.holder
+            if ticket is not None and ticket.batch is not None:
+                self.withdraw_locked(ticket)
             if record.resource is None:
                 accounts.unmade(record)
                 self.tidy_locked(record.row, work)
@@ -102,11 +114,17 @@ class Losses(Booking):
             frames = record.holder if self.track else None
             accounts.leak(record)
             work.leaks.append((lane.key, frames))
-            self._condemn_lost_locked(lost, "leaked", work)
+            self._condemn_lost_locked(
+                lost, "leaked", work
+            )  # also where its world is gone: `_destroy` sees to that
         elif phase in {CHECKING, RESETTING, CONDEMNED}:  # pragma: no cover - by interrupts only
             self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
+        elif phase is PENDING:
+            self.defer_locked(self._rebody(lost), work, [None, None])
+        elif phase is QUARANTINED:  # pragma: no cover - by interrupts only
+            self.stick_locked(self._rebody(lost), [None, None])
         elif phase is LEAVING:  # pragma: no cover - by interrupts only
-            accounts.taken_out(record)
+            (accounts.abandoned if record.reason is ABANDONED else accounts.taken_out)(record)
             self.drop_resource_locked(record, work)
             self.tidy_locked(record.row, work)
         elif phase is DESTROYING:  # the hook was begun, and cut short

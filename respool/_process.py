@@ -12,6 +12,8 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
+from respool import _reaper
+
 if TYPE_CHECKING:
     from respool._lifecycle import Core
 
@@ -54,5 +56,6 @@ def _at_exit() -> None:
 
 
 def _after_fork_in_child() -> None:
+    _reaper.after_fork_in_child()
     for core in _living():
         core.after_fork_in_child()

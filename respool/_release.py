@@ -6,12 +6,14 @@ Everything here is called by the one who holds the guard of the resource in ques
 from __future__ import annotations
 
 import warnings
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from respool import _stack
+from respool._ages import overdue
 from respool._losses import Losses
 from respool._slot import CONDEMNED, DESTROYING, LEAVING, READY, RESETTING, silence
-from respool._work import DETACHED, FREED, GOING, KEPT, LOST, RETURNED, STALE, Work
+from respool._work import ABANDONED, DETACHED, FORGOTTEN, FREED, GOING, KEPT, LOST, RETURNED, STALE, Work
 from respool.errors import InvalidReleaseError, LeaseLeakWarning, Quarantine, safe_repr
 
 if TYPE_CHECKING:
@@ -36,14 +38,23 @@ class Releasing(Losses):
         if self.dropped:
             self._abandon(guard, record)
             return
+        if lane is FORGOTTEN:
+            self._leave(guard, record, ABANDONED)
+            return
         if self.closed or lane is STALE:
             self.destroy(guard, "closed" if self.closed else "cleared")
             return
+        if self.timed:
+            now = monotonic()
+            if overdue(record, self.limits, now, idle=False):
+                self.destroy(guard, "lifetime")
+                return
+            record.since = now
         if self.hooks.reset is not None and not self._reset(guard, record):
             return
         row = record.row
         record.holder = None
-        if self.gate or row.queue or self.limits.max_idle is not None or record.lane is not row:
+        if self.gate or row.queue or self.counts_idle or record.lane is not row or record.deferred:
             self.post(RETURNED, guard)
         else:
             use = row.use
@@ -94,16 +105,22 @@ class Releasing(Losses):
             silence(guard)
         elif self.dropped:
             self._abandon(guard, record)
+        elif record.lane is FORGOTTEN:
+            self._leave(guard, record, ABANDONED)
         else:
             self.destroy(guard, "discarded")
 
     def detach(self, guard: Guard, record: Record) -> None:
         """Take a leased resource out of the pool for good.  Its holder has let go of the guard already."""
+        self._leave(guard, record, DETACHED)
+
+    def _leave(self, guard: Guard, record: Record, kind: str) -> None:
+        record.reason = kind
         record.phase = LEAVING  # from here on a lost guard means the same as the entry below
         try:
             self.unregister(record)
         finally:
-            self.post(DETACHED, record)
+            self.post(kind, record)
         silence(guard)
 
     def _abandon(self, guard: Guard, record: Record) -> None:
@@ -129,6 +146,9 @@ class Releasing(Losses):
             while work:
                 some = bool(work.condemned)
                 while work.condemned:
+                    if self.destroyer is not None and self.destroyer.take(work.condemned[0]):
+                        work.condemned.popleft()
+                        continue
                     try:
                         self._destroy(work.condemned[0])
                     except BaseException as error:  # noqa: BLE001 - no Exception; raised below, when all is done
@@ -153,7 +173,8 @@ class Releasing(Losses):
         record.phase = CONDEMNED
         self.inbox.append([GOING, record])
         try:
-            self._destroy(guard)
+            if self.destroyer is None or not self.destroyer.take(guard):
+                self._destroy(guard)
             self.pump()
         except BaseException:
             self._destroy(guard)  # does nothing, unless the interrupt came before it began
@@ -168,6 +189,9 @@ class Releasing(Losses):
         booked = False
         # Look and take in one line: after an interrupt, a guard may be in two lists of what is to be destroyed.
         if record.phase is not CONDEMNED:
+            return
+        if record.lane is FORGOTTEN:  # its world has gone since it was condemned
+            self._leave(guard, record, ABANDONED)
             return
         record.phase = DESTROYING
         try:

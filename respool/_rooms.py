@@ -14,7 +14,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from respool._rows import IN_LINE, PARKED, Ledger, Use
-from respool._slot import CONDEMNED, CREATING, GONE, QUARANTINED, READY
+from respool._slot import CONDEMNED, CREATING, GONE, PENDING, QUARANTINED, QUEUED, READY
 from respool.stats import HOOKS, REASONS
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Rooms:
         "destroying_cost",
         "max_cost",
         "max_size",
+        "pending",
         "quarantined",
         "rows",
         "size",
@@ -47,9 +48,13 @@ class Rooms:
         self.max_cost = max_cost
         self.use = Use()
         self.total = Ledger(REASONS, HOOKS)
-        self.size = self.cost = 0
-        self.creating = self.quarantined = 0
-        self.destroying = self.destroying_cost = 0  # on their way out
+        self.size: int = 0
+        self.cost: int = 0
+        self.creating: int = 0
+        self.quarantined: int = 0
+        self.pending: int = 0
+        self.destroying: int = 0  # on their way out
+        self.destroying_cost: int = 0
         self.rows = 0  # rows in use, to judge the size of `_lru` by
         self._ready: list[tuple[int, Row]] = []  # heap of (lower bound of the head's seq, row)
 
@@ -168,6 +173,104 @@ class Rooms:
             total.retired_firsts += 1
             ledger.retired_firsts += 1
         self.stir(row)
+
+    def abandoned(self, record: Record) -> None:
+        """Book that `record`, in whatever state, has been left behind without destroy: its room is free."""
+        row, uses = record.row, record.uses
+        total, ledger = self.total, row.ledger
+        if record.phase is not GONE:
+            if record.phase is QUARANTINED:
+                self.quarantined -= 1
+                row.quarantined -= 1
+            elif record.booked:
+                self.destroying -= 1
+                self.destroying_cost -= record.cost
+                row.destroying -= 1
+            if record.deferred:
+                record.deferred = False
+                self.pending -= 1
+                row.deferred -= 1
+            record.phase = GONE
+            self.size -= 1
+            self.cost -= record.cost
+            row.size -= 1
+            row.cost -= record.cost
+            total.abandoned += 1
+            ledger.abandoned += 1
+            total.retired += uses
+            ledger.retired += uses
+            if uses:
+                total.retired_firsts += 1
+                ledger.retired_firsts += 1
+        self.stir(row)
+
+    # -- given back, but not free yet ------------------------------------------------------------------
+
+    def defer(self, record: Record) -> None:
+        """Book that `record` is pending."""
+        if not record.deferred:
+            record.deferred = True
+            self.pending += 1
+            record.row.deferred += 1
+
+    def undefer(self, record: Record) -> None:
+        """Book that `record` is free, or on its way out."""
+        if record.deferred:
+            record.deferred = False
+            self.pending -= 1
+            record.row.deferred -= 1
+
+    def stick(self, record: Record) -> None:
+        """Book that nobody can tell when the pending `record` is free."""
+        if record.deferred:
+            record.deferred = False
+            record.phase = QUARANTINED
+            self.pending -= 1
+            record.row.deferred -= 1
+            self.quarantined += 1
+            record.row.quarantined += 1
+
+    def unstick(self, record: Record) -> None:
+        """Book that it's to be asked again when the quarantined `record` is free."""
+        if record.phase is QUARANTINED:
+            record.phase = PENDING
+            record.deferred = True
+            self.pending += 1
+            record.row.deferred += 1
+            self.quarantined -= 1
+            record.row.quarantined -= 1
+
+    # -- from outside ----------------------------------------------------------------------------------
+
+    def has_room(self, cost: int, count: int = 1) -> bool:
+        """Tell whether so many rooms of this cost each are free in the total."""
+        return (self.max_size is None or self.size + count <= self.max_size) and (
+            self.max_cost is None or self.cost + cost * count <= self.max_cost
+        )
+
+    def reserve(self, record: Record) -> None:
+        """Give `record` a room to create in."""
+        row, cost = record.row, record.cost
+        if record.phase is QUEUED:
+            self.size += 1
+            self.cost += cost
+            self.creating += 1
+            row.size += 1
+            row.cost += cost
+            row.creating += 1
+            record.phase = CREATING
+
+    def adopt(self, record: Record) -> None:
+        """Give `record`, whose resource was made elsewhere, a room."""
+        row, cost = record.row, record.cost
+        if record.phase is QUEUED:
+            self.size += 1
+            self.cost += cost
+            row.size += 1
+            row.cost += cost
+            record.phase = READY
+            self.total.adopted += 1
+            row.ledger.adopted += 1
 
     def stir(self, row: Row) -> None:
         """Note that something of `row` has come back: whoever waits for it is looked at again."""

@@ -8,12 +8,26 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
+from respool._slot import CREATING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
     from respool._slot import Guard, Record
 
-__all__ = ["CLOSED", "LEFT", "SERVED", "SHUT", "WAITING", "Ledger", "Row", "Ticket", "Use"]
+__all__ = [
+    "CLOSED",
+    "IMPOSSIBLE",
+    "LEFT",
+    "SERVED",
+    "SHUT",
+    "WAITING",
+    "Batch",
+    "Ledger",
+    "Row",
+    "Ticket",
+    "Use",
+]
 
 # What has become of a ticket.
 WAITING: Final = "waiting"
@@ -22,6 +36,7 @@ SERVED: Final = (
 )
 LEFT: Final = "left"
 CLOSED: Final = "closed"
+IMPOSSIBLE: Final = "impossible"  # the limits have shrunk: it could never be served
 
 # Where a row is in the order of service.
 OUT: Final = "nobody waits"
@@ -50,6 +65,8 @@ class Ledger:
     """What has happened so far, for the pool or for one row.  Guarded by the lock."""
 
     __slots__ = (
+        "abandoned",
+        "adopted",
         "cancelled",
         "created",
         "destroyed",
@@ -66,7 +83,8 @@ class Ledger:
     )
 
     def __init__(self, reasons: tuple[str, ...] = (), hooks: tuple[str, ...] = ()) -> None:
-        self.created = self.destroyed = self.detached = self.leaked = 0
+        self.created = self.adopted = 0
+        self.destroyed = self.detached = self.abandoned = self.leaked = 0
         self.timeouts = self.rejected = self.cancelled = self.waits = 0
         self.wait_seconds = 0.0
         # Of resources that are out of the books: how often they were handed out, and how many were at all.
@@ -85,6 +103,7 @@ class Row:
         "cost",
         "creating",
         "dead",
+        "deferred",
         "destroying",
         "due",
         "gate",
@@ -92,9 +111,11 @@ class Row:
         "ledger",
         "listed",
         "no",
+        "pending",
         "quarantined",
         "queue",
         "size",
+        "stuck",
         "use",
         "where",
     )
@@ -113,7 +134,11 @@ class Row:
         self.calm_due = self.due = due
         # All that follows is guarded by the lock.
         self.size = self.cost = 0
-        self.creating = self.destroying = self.quarantined = 0
+        self.creating = self.destroying = self.quarantined = self.deferred = 0
+        # Guards of what is pending, to be asked in this order, but for those that are being asked; and of what is
+        # quarantined because asking failed.  None until there's a first one: most rows never have any.
+        self.pending: deque[Guard] | None = None
+        self.stuck: deque[Guard] | None = None
         self.queue: OrderedDict[int, Ticket] = OrderedDict()  # by sequence number, oldest first
         self.where = OUT
         self.listed = False  # in `Accounts._lru`
@@ -127,7 +152,7 @@ class Ticket:
     Its record is the one that the resource gets if it has to be created.
     """
 
-    __slots__ = ("grant", "record", "seq", "state", "wake")
+    __slots__ = ("batch", "evicts", "grant", "record", "seq", "state", "wake")
 
     def __init__(self, record: Record, wake: Callable[[None], object]) -> None:
         self.seq = 0  # its place: given when it first enters, and kept until the acquire ends
@@ -137,3 +162,20 @@ class Ticket:
         )
         self.state = WAITING
         self.grant: Guard | None = None
+        self.batch: Batch | None = None  # if it wants several at once
+        self.evicts = True  # whether others' idle resources may be destroyed to make room for it
+
+
+class Batch:
+    """Several resources that are wanted at once, all or none: what has been granted, and records for what has to be created."""
+
+    __slots__ = ("count", "grants", "records")
+
+    def __init__(self, records: list[Record]) -> None:
+        self.count = len(records)
+        self.records = records
+        self.grants: list[Guard] = []
+
+    def missing(self) -> int:
+        """Tell how many have neither a resource nor a room yet."""
+        return self.count - len(self.grants) - sum(record.phase is CREATING for record in self.records)

@@ -31,10 +31,11 @@ CREATING: Final = "creating"  # it has a room; the create hook is about to run o
 READY: Final = "ready"  # idle on its row's stack, or in somebody's hands
 CHECKING: Final = "checking"  # in hand; the validate hook runs
 RESETTING: Final = "resetting"  # given back; the reset hook runs
+PENDING: Final = "pending"  # given back, but free only once its `when` has said so
 CONDEMNED: Final = "condemned"  # to be destroyed by the one who holds the guard
 DESTROYING: Final = "destroying"  # the destroy hook runs
-QUARANTINED: Final = "quarantined"  # can't be freed: keeps its room for good
-LEAVING: Final = "leaving"  # detached: the caller's from now on
+QUARANTINED: Final = "quarantined"  # can't be freed, or nobody can tell when: keeps its room
+LEAVING: Final = "leaving"  # detached, so the caller's from now on; or abandoned
 GONE: Final = "gone"  # out of the books
 LIMBO: Final = "limbo"  # made before a fork, in the parent: kept referenced, never used or destroyed here
 
@@ -44,7 +45,10 @@ class Record:
 
     __slots__ = (
         "booked",
+        "born",
         "cost",
+        "deferred",
+        "draw",
         "guard",
         "holder",
         "lane",
@@ -53,8 +57,10 @@ class Record:
         "reason",
         "resource",
         "row",
+        "since",
         "stamp",
         "uses",
+        "when",
     )
 
     def __init__(self, row: Lane) -> None:
@@ -70,6 +76,13 @@ class Record:
         self.stamp = 0  # `Use.tick` when it was last given back
         self.reason = "leaked"  # why it is destroyed; what stands here until somebody knows better
         self.booked = False  # counted as being on its way out
+        self.deferred = False  # counted as pending
+        self.when: Callable[[], object] | None = (
+            None  # tells when it's free; None unless it's given back but not free
+        )
+        # Where there are time limits: when it was made and last given back, by `time.monotonic`, and its share of
+        # the lifetime's jitter, from [0, 1].
+        self.born = self.since = self.draw = 0.0
         # The ticket while it's queued, the acquiring stack while it's leased and leases are tracked.
         self.holder: Any = None
         # While a hook runs on it: the record whose hook the thread was in before, on the same pool.

@@ -18,13 +18,16 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from respool._rows import Ticket
+from respool._slot import CREATING
+from respool._work import RETURNED
 
 if TYPE_CHECKING:
     from collections import deque
 
+    from respool._rows import Batch
     from respool._slot import Guard, Record
 
-__all__ = ["BACKSTOP", "Closer", "Hand", "Sleeper", "Waiter"]
+__all__ = ["BACKSTOP", "FIRST_PAUSE", "Armful", "Closer", "Hand", "Sleeper", "Waiter", "longer"]
 
 BACKSTOP: Final = 5.0
 """Seconds after which a sleeper looks for itself.  No wake-up relies on it: it bounds what an unknown defect, or two interrupts within the few
@@ -33,6 +36,17 @@ instructions that answer the first, could cost."""
 
 NAP: Final = 0.25
 """Seconds after which a sleeper that can't listen looks for notes itself."""
+
+FIRST_PAUSE: Final = 0.0002
+"""Seconds between the first and the second time that what is pending is asked while somebody waits for it."""
+
+_LONGEST_PAUSE: Final = 0.02
+
+
+def longer(pause: float) -> float:
+    """Give the pause after one in which nothing became free."""
+    return min(2 * pause, _LONGEST_PAUSE)
+
 
 _HANDLERS_BREAK_GET: Final = sys.version_info < (3, 13)
 """Before Python 3.13, ``SimpleQueue.get(timeout)`` waits for ever if a signal handler runs past its end."""
@@ -65,10 +79,13 @@ class Sleeper:
         if self.nap is not None:
             self.nap.acquire(blocking=False)
 
-    def listen(self, notes: deque[Any], seconds: float) -> None:
-        """Sleep until the bell rings, at most for `seconds`; a note that rang it is in `notes` afterwards."""
-        if self.nap is not None:
-            self.nap.acquire(timeout=min(seconds, NAP))
+    def listen(self, nap: Any, notes: deque[Any], seconds: float) -> None:  # noqa: ANN401 - a lock, or None
+        """Sleep until the bell rings, at most for `seconds`; a note that rang it is in `notes` afterwards.
+
+        `nap` is this sleeper's nap, fetched before the caller looked whether there is something to do.
+        """
+        if nap is not None:
+            nap.acquire(timeout=min(seconds, NAP))
             return
         try:
             # One item: None ends the iteration with nothing moved, a note is appended.  No Python code runs
@@ -94,7 +111,7 @@ class Sleeper:
 class Waiter(Sleeper, Ticket):
     """A ticket whose owner is a thread."""
 
-    __slots__ = ("bell", "nap", "outcome", "seconds", "slept", "thread")
+    __slots__ = ("asked", "bell", "nap", "outcome", "pause", "seconds", "slept", "thread")
 
     def __init__(self, record: Record, thread: int) -> None:
         self.bell = SimpleQueue()
@@ -102,9 +119,25 @@ class Waiter(Sleeper, Ticket):
         # `__exit__` of a lock is its release, and takes an argument.  A ticket is served, so woken, once.
         Ticket.__init__(self, record, self.bell.put if self.nap is None else self.nap.__exit__)
         self.thread = thread
+        self.asked = 0  # how often it has asked what is pending before going to sleep
+        self.pause = FIRST_PAUSE  # until it asks again, if it's the poller
         self.slept = False  # has waited: its acquire counts as one wait, however often it was offered something invalid
         self.seconds = 0.0  # how long
         self.outcome = "failed"  # for the observer
+
+    def kick(self) -> None:
+        """Make the owner look again.  Under the pool's lock."""
+        if self.nap is None:
+            self.bell.put(None)
+            return
+        # A lock that is open already can't be opened, and the owner may be anywhere between waking up and looking.
+        # So the old nap is opened once and for all, and the next one takes its place.
+        following = allocate_lock()
+        following.acquire()
+        old = self.nap
+        self.nap = following
+        self.wake = following.__exit__  # type: ignore[assignment]  # which takes anything
+        old.__exit__(None)
 
 
 class Closer(Sleeper):
@@ -115,6 +148,44 @@ class Closer(Sleeper):
     def __init__(self) -> None:
         self.bell = SimpleQueue()
         self.nap = _nap()
+
+
+class Armful:
+    """What a `lease_many` holds until it's done, as `Hand` is for one.  What is moved is lost on the way rather than in two places."""
+
+    __slots__ = ("guards", "invalid", "own", "spare", "unseen")
+
+    def __init__(self) -> None:
+        self.guards: list[Guard] = []  # of the resources in hand
+        self.unseen: list[Guard] = []  # of those that are in hand but not validated yet
+        self.invalid: list[Guard] = []  # of those that are to be destroyed
+        self.own: list[Guard] = []  # of its own records that have a room to create in; the last one is next
+        self.spare: list[Guard] = []  # of its own records that have none
+
+    def open(self, guards: list[Guard]) -> None:
+        """Begin to wait in line with records of one's own."""
+        self.spare = guards
+
+    def receive(self, batch: Batch) -> None:
+        """Take what the ticket was served with."""
+        self.unseen, batch.grants = batch.grants, []
+        self.own = [guard for guard in self.spare if guard.record.phase is CREATING]
+        self.spare = [guard for guard in self.spare if guard.record.phase is not CREATING]
+
+    def keep_own(self) -> None:
+        """Take the resource of the next own record, which has been made, in hand."""
+        self.guards.append(self.own.pop())
+
+    def pass_invalid(self, condemned: deque[Guard]) -> None:
+        """Pass what is to be destroyed on to those who do it."""
+        while self.invalid:
+            condemned.append(self.invalid.pop())
+
+    def put_back(self, inbox: deque[list[Any]]) -> None:
+        """Give back what is in hand and good; it was never in the user's hands."""
+        for held in (self.guards, self.unseen):
+            while held:
+                inbox.append([RETURNED, held.pop()])
 
 
 class Hand:
@@ -144,6 +215,12 @@ class Hand:
         """Take the resource of the own record, which has been made, in hand."""
         self.guard = self.own
         self.own = None
+
+    def pass_invalid(self, condemned: deque[Guard]) -> None:
+        """Pass what is to be destroyed on to those who do it."""
+        if self.invalid is not None:
+            condemned.append(self.invalid)
+            self.invalid = None
 
     def note(self, holder: object) -> None:
         """Note on the record who holds the resource."""

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from respool._engine import Engine
     from respool._slot import Guard
 
-__all__ = ["LOST", "MARK", "STALE", "Lane", "Work"]
+__all__ = ["FORGOTTEN", "LOST", "MARK", "STALE", "Lane", "Work"]
 
 # Kinds of inbox entries: what has happened to the subject.
 RETURNED: Final = "a guard comes back"
+DEFERRED: Final = "a guard comes back whose resource isn't free yet"
+STUCK: Final = "a guard comes back, and nobody can tell when its resource is free"
 GOING: Final = "a record is being destroyed by its caller"
 FREED: Final = "a record has been destroyed"
 KEPT: Final = "a record can't be freed"
 UNMADE: Final = "the creation for a record failed"
 DETACHED: Final = "a record has left the pool"
+ABANDONED: Final = "a record has been left behind without destroy"
 WAITED: Final = "(row, seconds) somebody waited"
 CANCELLED: Final = "a row's waiter was interrupted"
 UNUSED: Final = "a row may have become useless"
@@ -39,22 +42,23 @@ class _Away:
 
 
 STALE: Final = _Away("from before clear(): destroyed when it's given back")
+FORGOTTEN: Final = _Away("from before forget(): left behind without destroy when it's given back")
 LOST: Final = _Away("from before a fork: nothing is done with it here")
 
 
 class Lane(Row):
     """A row with what the acting side needs of it."""
 
-    __slots__ = ("digest", "engine", "generation", "key")
+    __slots__ = ("digest", "engine", "forgotten", "generation", "key")
 
     def __init__(self, engine: Engine, key: Any, digest: int, cap: int | None) -> None:  # noqa: ANN401
-        gate = SHUT if engine.slow_acquire else engine.gate
-        due = SHUT if engine.slow_release else engine.gate
-        super().__init__(next(engine.numbers), cap, engine.accounts.use, gate, due)
+        super().__init__(next(engine.numbers), cap, engine.accounts.use, *engine.calm())
         self.engine = engine
         self.key = key
         self.digest = digest
-        self.generation = 0  # raised by clear(): what is being created meanwhile is of the old one
+        # Raised by clear() and forget(): what is being created meanwhile is of an old one.
+        self.generation = 0
+        self.forgotten = 0  # the generation that the last forget() began
 
 
 class Work:

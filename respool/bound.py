@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from respool._slot import PENDING
 from respool.errors import safe_repr
+from respool.group import take_group
 from respool.lease import MadeLease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from respool._lifecycle import Core
     from respool._slot import Record
     from respool._work import Lane
+    from respool.group import LeaseGroup
     from respool.lease import Lease
     from respool.pool import ResourcePool
     from respool.stats import PoolStats
@@ -34,7 +39,7 @@ class Face(Generic[K, T]):
     _by_id: dict[int, Record]
     _core: Core
 
-    def release(self, resource: T) -> None:
+    def release(self, resource: T, when: Callable[[], object] | None = None) -> None:
         """Give back a resource that `acquire` or `try_acquire` gave.  Only its holder may: on this tier the pool can't tell who calls.
 
         Once the resource is in other hands, a second release can't be told from theirs and takes it away
@@ -47,11 +52,17 @@ class Face(Generic[K, T]):
         ----------
         resource
             The resource, recognised by identity.
+        when
+            Tells whether the resource is free, if it isn't free at once, as `Lease.release` says.
 
         Raises
         ------
         InvalidReleaseError
             The resource isn't of this pool, or is idle, or a lease holds it.
+        Exception
+            What `when` raises in this call; the caller still holds the resource then.
+        TypeError
+            `when` can't be called.
         """
         try:
             record = self._by_id[id(resource)]
@@ -61,9 +72,8 @@ class Face(Generic[K, T]):
         if guard is None:
             record, guard = self._core.claim(resource)
         lane = record.lane
-        if lane.due:
-            record.guard = None
-            self._core.give_back(guard, record)
+        if lane.due or when is not None:
+            self._release_slowly(resource, when)
             return
         record.guard = None
         use = lane.use
@@ -72,6 +82,22 @@ class Face(Generic[K, T]):
             use.tick += 1
         record.stamp = use.tick
         lane.idle.append(guard)
+
+    def _release_slowly(self, resource: T, when: Callable[[], object] | None) -> None:
+        core = self._core
+        record, guard = core.claim(resource)
+        if when is not None and not core.is_free(record, when):
+            record, guard = core.claim(resource)  # somebody may have given it back while `when` was asked
+            # In one straight line: a resource that is in use yet may at no moment look like one that was leaked.
+            record.when = when
+            record.phase = PENDING
+            record.guard = None
+            core.defer(guard)
+            return
+        if when is not None:
+            record, guard = core.claim(resource)
+        record.guard = None
+        core.give_back(guard, record)
 
     def discard(self, resource: T) -> None:
         """Destroy a resource that `acquire` or `try_acquire` gave, instead of giving it back.
@@ -138,6 +164,10 @@ class BoundPool(Face[K, T]):
         hand = self._core.take(self._living_lane(), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.lease(MadeLease())
 
+    def lease_many(self, n: int, timeout: float | None = None) -> LeaseGroup[K, T]:
+        """Lease several resources at once, as `ResourcePool.lease_many` does."""
+        return take_group(self._core, self._living_lane(), n, timeout)
+
     def acquire(self, timeout: float | None = None) -> T:
         """Acquire the bare resource, as `ResourcePool.acquire` does."""
         lane = self._lane
@@ -162,6 +192,10 @@ class BoundPool(Face[K, T]):
         """Acquire the bare resource if that is possible at once, as `ResourcePool.try_acquire` does."""
         hand = self._core.take(self._living_lane(), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.bare()
+
+    def prefill(self, n: int) -> int:
+        """Create up to `n` more idle resources now, as `ResourcePool.prefill` does."""
+        return self._core.prefill(self._living_lane(), n)
 
     def clear(self) -> int:
         """Destroy this key's resources, as `ResourcePool.clear` does."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from respool._slot import PENDING
 from respool.errors import LeaseLostError, LeaseReleasedError, safe_repr
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from respool._slot import Guard, Record
@@ -84,15 +86,33 @@ class Lease(Generic[K, T]):
         """Whether the lease is spent: released, discarded or detached."""
         return self._guard is None
 
-    def release(self) -> None:
+    def release(self, when: Callable[[], object] | None = None) -> None:
         """Give the resource back.  A spent lease does nothing.
 
         Never blocks on a lock that is held while anything slow runs, and may be called from any thread, from
         a signal handler or a finaliser.  A reset hook, or the destroy of what must go, runs here; what these
         raise is reported to the observer, not raised.
+
+        Parameters
+        ----------
+        when
+            Tells whether the resource is free, if it isn't free at once: it's still in use by a GPU, say.  Must
+            stay truthful until it has returned True.  It's asked once in this call, and, as long as it says no,
+            now and then later, from any thread; until then the resource is pending: it counts against the limits,
+            and nobody has it.
+
+        Raises
+        ------
+        Exception
+            What `when` raises in this call; the lease is still held then.
+        TypeError
+            `when` can't be called.
         """
         guard = self._guard
         if guard is None:
+            return
+        if when is not None:
+            self._release_when(when)
             return
         self._guard = None
         record = self._record
@@ -106,6 +126,23 @@ class Lease(Generic[K, T]):
             use.tick += 1
         record.stamp = use.tick
         lane.idle.append(guard)
+
+    def _release_when(self, when: Callable[[], object]) -> None:
+        record = self._record
+        engine = lane_engine(record)
+        free = engine.is_free(record, when)
+        guard = self._guard
+        if guard is None:  # somebody else has released this lease while `when` was asked
+            return
+        if free:
+            self._guard = None
+            engine.give_back(guard, record)
+            return
+        # In one straight line: a resource that is in use yet may at no moment look like one that was leaked.
+        record.when = when
+        record.phase = PENDING
+        self._guard = None
+        engine.defer(guard)
 
     def discard(self) -> None:
         """Destroy the resource instead of keeping it: it's broken, say.

@@ -16,7 +16,7 @@ from respool.errors import safe_repr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PoolLimits", "check_cap", "check_cost", "check_timeout"]
+__all__ = ["PoolLimits", "check_cap", "check_cost", "check_number", "check_timeout"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,21 @@ class PoolLimits:
         (bytes, say).  At least 1.
     max_waiters
         Callers that may wait.  One more gets `PoolExhaustedError` at once.  0: nobody waits.
+    idle_timeout
+        Seconds that a resource may lie idle.  Above 0; infinity is None.
+    max_lifetime
+        Seconds after its creation from which a resource is not handed out again; a leased one is destroyed when
+        it's given back.  Above 0; infinity is None.
+    lifetime_jitter
+        Each resource's own lifetime is drawn once, evenly from [1 - lifetime_jitter, 1] x max_lifetime, so that
+        what was made together doesn't end together.  From 0 to 1.
 
     Raises
     ------
     TypeError
         A value is not an int (a bool counts as none), or not callable where a function may stand.
     ValueError
-        A value is negative, or zero where at least 1 is needed.
+        A value is negative, or zero where at least 1 is needed, or NaN, or out of its range.
     """
 
     max_size: int | None = None
@@ -51,6 +59,9 @@ class PoolLimits:
     max_idle: int | None = None
     max_cost: int | None = None
     max_waiters: int | None = None
+    idle_timeout: float | None = None
+    max_lifetime: float | None = None
+    lifetime_jitter: float = 0.1
 
     def __post_init__(self) -> None:
         """Check each value."""
@@ -60,6 +71,13 @@ class PoolLimits:
         _check_count("max_idle", self.max_idle, 0)
         _check_count("max_cost", self.max_cost, 1)
         _check_count("max_waiters", self.max_waiters, 0)
+        object.__setattr__(self, "idle_timeout", _check_age("idle_timeout", self.idle_timeout))
+        object.__setattr__(self, "max_lifetime", _check_age("max_lifetime", self.max_lifetime))
+        jitter = self.lifetime_jitter
+        if isinstance(jitter, bool) or not isinstance(jitter, (int, float)):
+            raise TypeError(f"lifetime_jitter must be a number, got {safe_repr(jitter)}")
+        if not 0 <= jitter <= 1:
+            raise ValueError(f"lifetime_jitter must be from 0 to 1, got {jitter!r}")
 
     def __str__(self) -> str:
         """Name the limits that are set."""
@@ -85,6 +103,24 @@ def _check_count(name: str, value: object, least: int) -> None:
         raise TypeError(f"{name} must be an int or None, got {safe_repr(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least} or None, got {value}")
+
+
+def _check_age(name: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds or None, got {safe_repr(value)}")
+    if not value > 0:  # this way round, NaN fails too
+        raise ValueError(f"{name} must be above 0 or None, got {value!r}")
+    return float(value) if value < _ENDLESS else None
+
+
+def check_number(name: str, value: object, least: int) -> int:
+    """Check how many of something a caller asks for."""
+    if value is None:
+        raise TypeError(f"{name} must be an int, got None")
+    _check_count(name, value, least)
+    return value  # type: ignore[return-value]  # _check_count lets nothing but int pass here
 
 
 def check_cap(value: object) -> int | None:

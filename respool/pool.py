@@ -9,25 +9,25 @@ no interrupt, until the resource is the caller's.
 from __future__ import annotations
 
 import itertools
-import warnings
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from respool import _process
+from respool._destroyer import Destroyer
 from respool._hooks import Hooks
-from respool._keys import ALL, All
 from respool._lifecycle import Core
-from respool.bound import BoundPool, Face
-from respool.errors import PoolTimeoutError, safe_repr
+from respool._managed import Managed
+from respool.bound import BoundPool
+from respool.errors import safe_repr
+from respool.group import take_group
 from respool.lease import MadeLease
 from respool.limits import PoolLimits
-from respool.stats import PoolStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
+    from respool.group import LeaseGroup
     from respool.lease import Lease
     from respool.observers import PoolObserver
 
@@ -40,7 +40,7 @@ _NO_LIMITS = PoolLimits()
 _numbers = itertools.count(1)
 
 
-class ResourcePool(Face[K, T]):
+class ResourcePool(Managed[K, T]):
     """A pool of resources by key, with limits, first come first served.
 
     Parameters
@@ -68,6 +68,9 @@ class ResourcePool(Face[K, T]):
         Told what happens.  None is a `LoggingObserver`.
     discard_on_error
         Leaving a lease's with-block by an exception discards the resource.
+    destroy_in
+        "caller": destroy runs in whichever call makes it necessary.  "background": in a daemon thread of the pool,
+        for hooks that may block, as freeing pinned memory does.
     at_exit
         "destroy": idle resources of a pool that is open when the interpreter exits are destroyed.  "leak":
         they're left to the process's end.
@@ -104,27 +107,34 @@ class ResourcePool(Face[K, T]):
         observer: PoolObserver | None = None,
         discard_on_error: bool = False,
         at_exit: Literal["destroy", "leak"] = "destroy",
+        destroy_in: Literal["caller", "background"] = "caller",
         track_leases: bool = False,
     ) -> None:
         if not isinstance(limits, PoolLimits):
             raise TypeError(f"limits must be a PoolLimits, got {safe_repr(limits)}")
         if at_exit not in {"destroy", "leak"}:
             raise ValueError(f"at_exit must be 'destroy' or 'leak', got {safe_repr(at_exit)}")
+        if destroy_in not in {"caller", "background"}:
+            raise ValueError(f"destroy_in must be 'caller' or 'background', got {safe_repr(destroy_in)}")
         if not isinstance(name, str | None):
             raise TypeError(f"name must be a str, got {safe_repr(name)}")
         inbox: deque[list[Any]] = deque()
         hooks = Hooks(create, destroy, validate, reset, cost, observer, inbox)
+        name = f"{type(self).__name__}-{next(_numbers)}" if name is None else name
         self._core = Core(
             hooks,
             inbox,
             limits=limits,
-            name=f"{type(self).__name__}-{next(_numbers)}" if name is None else name,
+            name=name,
             at_exit=at_exit,
+            destroyer=Destroyer(name) if destroy_in == "background" else None,
             discard_on_error=bool(discard_on_error),
             track=bool(track_leases),
         )
         self._by_id = self._core.by_id
         self._rows = self._core.keys.rows
+        if self._core.destroyer is not None:
+            self._core.destroyer.serve(self._core)
         hooks.serve(weakref.ref(self))
         _process.register(self._core)
 
@@ -207,6 +217,45 @@ class ResourcePool(Face[K, T]):
         hand = core.take(core.lane_of(key), None, False)  # noqa: FBT003 - it doesn't wait
         return None if hand is None else hand.lease(MadeLease())
 
+    @overload
+    def lease_many(
+        self: ResourcePool[None, T], n: int, key: None = None, timeout: float | None = None
+    ) -> LeaseGroup[None, T]: ...
+    @overload
+    def lease_many(self, n: int, key: K, timeout: float | None = None) -> LeaseGroup[K, T]: ...
+    def lease_many(self, n: int, key: Any = None, timeout: float | None = None) -> LeaseGroup[Any, T]:
+        """Lease several resources of one key at once: all of them or none.
+
+        Nothing is held while waiting, so two such calls never wait for each other.  It has one place in the queue;
+        those behind it don't pass it.
+
+        Parameters
+        ----------
+        n
+            How many, at least 1.
+        key
+            Which kind of resource; None in a pool of one kind.
+        timeout
+            Seconds to wait at most, as in `lease`.
+
+        Returns
+        -------
+        LeaseGroup
+            Release it, or use it as a context manager, which gives the tuple of the resources.
+
+        Raises
+        ------
+        PoolExhaustedError
+            So many are more than any limit allows, or the queue is full.
+        PoolTimeoutError, PoolClosedError, PoolReentrancyError, TypeError, ValueError
+            As `lease` does.
+        """
+        try:
+            lane = self._rows[key]
+        except (LookupError, TypeError):
+            lane = self._core.lane_of(key)
+        return take_group(self._core, lane, n, timeout)
+
     # -- the fast tier ---------------------------------------------------------------------------------
 
     @overload
@@ -286,111 +335,3 @@ class ResourcePool(Face[K, T]):
             The same resources, limits and queue.
         """
         return BoundPool(self, key)
-
-    # -- upkeep ----------------------------------------------------------------------------------------
-
-    def clear(self, key: K | All = ALL) -> int:
-        """Destroy idle resources now, and leased ones (and those being created) when they are given back.
-
-        Parameters
-        ----------
-        key
-            Whose resources; those of all keys by default.
-
-        Returns
-        -------
-        int
-            How many idle ones were destroyed.
-        """
-        core = self._core
-        if key is ALL:
-            return core.clear(None)
-        lane = core.known_lane(key)
-        if lane is None:
-            core.pump()  # an ordinary call: what is left over is done now
-            return 0
-        return core.clear(lane)
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close the pool: hand out nothing any more, wake those who wait with `PoolClosedError`, and wait until all has come back and is destroyed.
-
-        Parameters
-        ----------
-        timeout
-            Seconds to wait for what is out; None waits for ever.
-
-        Raises
-        ------
-        PoolTimeoutError
-            Something is still out.  The pool is closed all the same; calling again goes on waiting.
-
-        Notes
-        -----
-        May be called again, and from several threads: all return at the end.  From inside a hook of this
-        pool it returns without waiting.
-        """
-        self._core.close(timeout)
-
-    def stats(self, key: K | All = ALL) -> PoolStats:
-        """Take a snapshot of the numbers.
-
-        Parameters
-        ----------
-        key
-            Whose numbers; the totals by default.
-
-        Returns
-        -------
-        PoolStats
-            For a key that has no resource and no waiter: zeros.
-        """
-        core = self._core
-        if key is ALL:
-            return core.stats(None)
-        lane = core.known_lane(key)
-        return PoolStats() if lane is None else core.stats(lane)
-
-    @property
-    def name(self) -> str:
-        """The name of the pool, for messages."""
-        return self._core.name
-
-    @property
-    def limits(self) -> PoolLimits:
-        """The limits of the pool."""
-        return self._core.limits
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self._core.closed
-
-    def __enter__(self) -> ResourcePool[K, T]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._core.close(0)
-        except PoolTimeoutError:
-            pass  # what is out is destroyed when it comes back
-
-    def __repr__(self) -> str:
-        return f"<respool.{type(self).__name__} {self._core.describe()}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a pool can't be pickled or copied: its resources belong to this process")
-
-    def __del__(self) -> None:
-        core = getattr(self, "_core", None)
-        if core is None or core.closed or _process.exiting():
-            return
-        size = core.drop()
-        if size:
-            warnings.warn(
-                f"pool {core.name} was dropped without close(), with {size} resources",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )

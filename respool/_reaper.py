@@ -1,0 +1,102 @@
+"""The thread that looks after time: one for all pools with an ``idle_timeout`` or a ``max_lifetime``.
+
+It's started on first need and ends when there's no such pool any more.  It knows pools weakly, so it keeps neither the
+process nor a dropped pool alive.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from _thread import allocate_lock
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from respool._lifecycle import Core
+
+__all__ = ["after_fork_in_child", "watch"]
+
+_LEAST: Final = 0.01
+"""Seconds between two looks at a pool, at least."""
+
+_TROUBLED: Final = 1.0
+"""Seconds until the next look at a pool whose hooks have raised what is no Exception."""
+
+
+class _Reaper:
+    """The thread, and what it knows.  `lock` guards `thread`; all else is the thread's own."""
+
+    def __init__(self) -> None:
+        self.lock = allocate_lock()
+        self.thread: threading.Thread | None = None
+        self.inbox: SimpleQueue[Any] = (
+            SimpleQueue()
+        )  # weak references to pools: new ones, or ones that have died
+
+    def watch(self, core: Core) -> None:
+        self.inbox.put(weakref.ref(core, self.inbox.put))
+        with self.lock:
+            if self.thread is None or not self.thread.is_alive():
+                thread = threading.Thread(target=self.run, name="respool-reaper", daemon=True)
+                try:
+                    thread.start()
+                except (
+                    RuntimeError
+                ):  # no more threads, or the interpreter ends: acquire, release and reap() see to it
+                    return
+                self.thread = thread
+
+    def run(self) -> None:
+        due: dict[weakref.ref[Core], float] = {}
+        while True:
+            try:
+                self.turn(due)
+                if due or not self.inbox.empty():
+                    continue
+                with self.lock:
+                    if self.inbox.empty():  # `watch` puts first and looks for the thread then
+                        self.thread = None
+                        return
+            except BaseException:  # noqa: BLE001, S110 - what a hook raises has been counted; an interrupt is not for this thread
+                pass
+
+    def turn(self, due: dict[weakref.ref[Core], float]) -> None:
+        """Wait until something is due or somebody comes, and do it."""
+        try:
+            seconds = max(0.0, min(due.values()) - monotonic()) if due else None
+            reference = self.inbox.get(timeout=seconds) if due else self.inbox.get_nowait()
+            if reference() is not None:
+                due[reference] = 0.0
+            for gone in [one for one in due if one() is None]:
+                del due[gone]
+        except Empty:
+            pass
+        for reference in [one for one, at in due.items() if at <= monotonic()]:
+            due[reference] = monotonic() + _TROUBLED  # should this look be cut short
+            _look(reference, due)
+
+
+def _look(reference: weakref.ref[Core], due: dict[weakref.ref[Core], float]) -> None:
+    """Look after one pool.  No reference to it outlives this call."""
+    core = reference()
+    at = None if core is None else core.look_after_time()
+    if at is None:
+        due.pop(reference, None)
+    else:
+        due[reference] = max(at, monotonic() + _LEAST)
+
+
+_reaper = _Reaper()
+
+
+def watch(core: Core) -> None:
+    """Have the thread look after a pool until `look_after_time` gives None."""
+    _reaper.watch(core)
+
+
+def after_fork_in_child() -> None:
+    """Forget the thread, which has not survived; it's started again on first need."""
+    global _reaper  # noqa: PLW0603 - one for the process
+    _reaper = _Reaper()
