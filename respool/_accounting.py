@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from respool._rooms import Rooms
@@ -217,7 +218,7 @@ class Accounts(Rooms):
     def _can_evict(self, row: Row, seq: int, rooms: int, costs: int) -> bool:
         """Tell whether the idle resources of the other rows would do, without touching any."""
         seen = {row}  # and a step that was cut short may have left another row twice
-        for _, _, other in self._lru:
+        for _, _, other in chain(self._lru, self._aside):
             if rooms <= 0 and costs <= 0:
                 break
             if other in seen or _collects(other, seq):

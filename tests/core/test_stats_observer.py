@@ -298,7 +298,7 @@ def test_the_counters_of_one_key(make_pool: MakePool) -> None:
         pool.lease("A", timeout=0.001)
     stats = pool.stats("A")
     assert (stats.acquired, stats.leased, stats.timeouts, stats.waits) == (1, 1, 1, 1)
-    assert stats.wait_seconds >= 0.001
+    assert stats.wait_seconds > 0  # its deadline began a little before its wait
     stats = pool.bind("B").stats()
     assert (stats.acquired, stats.idle, stats.timeouts, stats.waits, stats.wait_seconds) == (1, 1, 0, 0, 0)
     lease.release()
