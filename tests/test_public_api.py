@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 CORE = """
-    ALL BoundPool InvalidReleaseError Lease LeaseLeakWarning LeaseLostError LeaseReleasedError LoggingObserver
+    ALL BoundPool InvalidReleaseError Lease LeaseGroup LeaseLeakWarning LeaseLostError LeaseReleasedError LoggingObserver
     PoolClosedError PoolError PoolExhaustedError PoolLimits PoolObserver PoolReentrancyError PoolStats PoolTimeoutError
     Quarantine ResourcePool __version__
 """

@@ -15,6 +15,7 @@ from respool import (
     ALL,
     BoundPool,
     Lease,
+    LeaseGroup,
     LoggingObserver,
     PoolError,
     PoolLimits,
@@ -70,7 +71,23 @@ keyed.lease(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] 
 keyed.release("host")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a key is no resource
 keyed.lease("host", timeout="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
+assert_type(keyed.lease_many(3, "host"), LeaseGroup[str, Connection])
+with keyed.lease_many(3, "host", 1.5) as group:
+    assert_type(group, tuple[Connection, ...])
+assert_type(keyed.lease_many(3, "host").resources, tuple[Connection, ...])
+assert_type(keyed.adopt(connection, "host"), None)
+assert_type(keyed.prefill(3, "host"), int)
+assert_type(keyed.forget("host"), int)
+assert_type(keyed.reap(), int)
+assert_type(keyed.resize(PoolLimits(max_size=2)), None)
+assert_type(keyed.release(connection, lambda: True), None)
+assert_type(keyed.lease("host").release(when=lambda: True), None)
+
+keyed.adopt(connection)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue] - the key is missing
+
 bound = keyed.bind("host")
+assert_type(bound.lease_many(2), LeaseGroup[str, Connection])
+assert_type(bound.prefill(2), int)
 assert_type(bound, BoundPool[str, Connection])
 assert_type(bound.acquire(), Connection)
 assert_type(bound.acquire(1), Connection)
@@ -96,6 +113,9 @@ assert_type(plain.try_lease(), Lease[None, Connection] | None)
 assert_type(plain.acquire(), Connection)
 assert_type(plain.try_acquire(), Connection | None)
 assert_type(plain.bind(None), BoundPool[None, Connection])
+assert_type(plain.lease_many(2), LeaseGroup[None, Connection])
+assert_type(plain.prefill(2), int)
+assert_type(plain.forget(), int)
 with plain.lease() as connection:
     assert_type(connection, Connection)
 
