@@ -109,12 +109,8 @@ class Acquiring(Queueing):
             except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
                 failure = error
                 valid = False
-            if (
-                outer is None
-            ):  # what `Hooks.leave` does, written out: this is the way of each acquire of a validating pool
-                marks.pop(me, None)
-            else:
-                marks[me] = outer
+            # What `Hooks.leave` does, written out: this is the way of each acquire of a validating pool.
+            marks[me] = outer
             record.outer = None
             if record.phase is not CHECKING:
                 hand.guard = None

@@ -81,8 +81,8 @@ class Hooks:
         self.times_creation = type(self.observer).created is not PoolObserver.created
         self._pool: Callable[[], ResourcePool[Any, Any] | None] = lambda: None
         self._inbox = inbox
-        # By thread; each thread writes its own entry only.
-        self.marks: dict[int, Record] = {}
+        # By thread; each thread writes its own entry only, and None is as good as none: cheaper than taking it out.
+        self.marks: dict[int, Record | None] = {}
         self._telling: dict[int, int] = {}  # how deep it is in the observer
 
     def serve(self, pool: weakref.ref[ResourcePool[Any, Any]]) -> None:
@@ -118,7 +118,7 @@ class Hooks:
         me = get_ident()
         return me in self._telling or any(True for _ in self.stuck(me))
 
-    def renew(self) -> dict[int, Record]:
+    def renew(self) -> dict[int, Record | None]:
         """Forget all marks after a fork; give what must stay referenced."""
         marks = self.marks
         self.marks = {}

@@ -283,7 +283,8 @@ class Core(Upkeep):
             kept.append(record.resource)
             _strand(record)
         for mark in kept[5].values():
-            _strand(mark)
+            if mark is not None:
+                _strand(mark)
         self.inherited.append(kept)
         self.lock = allocate_lock()
         self.try_lock = trying(self.lock)

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 class Thing:
     """A resource with a number, the key it was made for, and its condition."""
 
-    __slots__ = ("__weakref__", "alive", "healthy", "key", "number")
+    __slots__ = ("__weakref__", "alive", "busy", "healthy", "key", "number")
 
     def __init__(self, key: Hashable, number: int) -> None:
         self.key = key
         self.number = number
         self.alive = True
         self.healthy = True
+        self.busy = False  # in use by something that isn't its holder, as a GPU's copy is: nobody may have it
 
     def __repr__(self) -> str:
         return f"<Thing {self.number} of {self.key!r}>"
