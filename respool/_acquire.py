@@ -99,6 +99,8 @@ class Acquiring(Queueing):
         marks = hooks.marks
         me = get_ident()
         outer = marks.get(me)
+        if outer is not None:
+            outer = hooks.living(outer, record)
         record.outer = outer
         record.phase = CHECKING
         marks[me] = record

@@ -75,14 +75,16 @@ class Batching(Acquiring):
         wait: bool,
     ) -> None:
         self.be_in_time(lane, seconds, deadline)
+        cost = self._cost_of(lane)
+        self.under_lock(self._check_possible_locked, lane, cost, count)  # before so many records are made
         records = [Record(lane) for _ in range(count)]
         armful.open([self._guard_of(record) for record in records])
-        cost = self._cost_of(lane)
         for record in records:
             record.cost = cost
         first = records[0]
         ticket = Waiter(first, get_ident())
         ticket.batch = batch = Batch(records)
+        ticket.count = count
         ticket.evicts = wait or self.destroyer is None
         first.holder = ticket
         try:
@@ -92,7 +94,7 @@ class Batching(Acquiring):
                     while armful.own:
                         self._create(armful, armful.own[-1].record, seconds, deadline)
                     break
-                self.under_lock(self._start_again_locked, armful, batch)
+                self.under_lock(self._start_again_locked, armful, ticket, batch)
             ticket.outcome = "served"
         finally:
             if ticket.slept:
@@ -136,9 +138,12 @@ class Batching(Acquiring):
                     hand.invalid = None
         return not armful.invalid
 
-    def _start_again_locked(self, armful: Armful, batch: Batch) -> None:
-        """Let go of all that was granted, to wait for it anew."""
-        armful.put_back(self.inbox)
+    def _check_possible_locked(self, lane: Lane, cost: int, count: int) -> None:
+        if not self.possible_locked(lane, cost, count):
+            self.refuse_impossible_locked(lane, cost, count)
+
+    def _start_again_locked(self, armful: Armful, ticket: Waiter, batch: Batch) -> None:
+        """Let go of all that was granted, to wait for it anew: at the old place, before anybody else can have it."""
         armful.spare += armful.own
         armful.own = []
         for record in batch.records:
@@ -146,4 +151,10 @@ class Batching(Acquiring):
                 self.accounts.unmade(record)
             if record.phase is GONE:
                 record.phase = QUEUED
+        # Not before its records are as they should be: what is lost from here on takes the ticket out of line.
+        if not self.closed:
+            self.shut_locked()
+            self.accounts.enter(ticket)
+            ticket.keeps_place = True
+        armful.put_back(self.inbox)
         self.again = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from respool import _reaper
 from respool._engine import Engine
 from respool._hooks import ERROR
 from respool._slot import LIMBO, PENDING, silence
@@ -69,7 +70,7 @@ class Booking(Engine):
         elif kind is DEFERRED:
             self.defer_locked(subject, work, entry)
         elif kind is STUCK:
-            self.stick_locked(subject, entry)
+            self.stick_locked(subject, work, entry)
         elif kind is GOING:
             accounts.undefer(subject)
             accounts.going(subject)
@@ -119,16 +120,29 @@ class Booking(Engine):
             self.abandon_locked(guard, work)
         elif record.phase is PENDING:
             row = record.row
+            first = not self.accounts.pending
             self.accounts.defer(record)
+            if first:
+                self.wake_help_locked()
             if row.pending is None:
                 row.pending = deque()
             self.deferring[row] = None
             entry[1] = None
             row.pending.append(guard)
 
-    def stick_locked(self, guard: Guard, entry: list[Any]) -> None:
+    def wake_help_locked(self) -> None:
+        """Have the background threads, if there are any, ask what is pending from now on."""
+        if self.destroyer is not None:
+            self.destroyer.poll()
+        if self.watched:
+            _reaper.nudge(self)
+
+    def stick_locked(self, guard: Guard, work: Work, entry: list[Any]) -> None:
         """Keep what nobody can tell when it's free; `entry` is spent in the same step."""
         row = guard.record.row
+        if guard.record.lane is FORGOTTEN:
+            self.abandon_locked(guard, work)
+            return
         self.accounts.stick(guard.record)
         if row.stuck is None:
             row.stuck = deque()

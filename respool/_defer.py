@@ -14,14 +14,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from respool._release import Releasing
-from respool._slot import PENDING, READY
+from respool._slot import ASKING, GONE, PENDING, READY, Record
 from respool._work import DEFERRED, LOST, STUCK
 from respool.errors import safe_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from respool._slot import Guard, Record
+    from respool._slot import Guard
     from respool._work import Lane
 
 __all__ = ["ASK", "Deferring"]
@@ -50,11 +50,19 @@ class Deferring(Releasing):
             raise TypeError(f"when must be callable or None, got {safe_repr(when)}")
         if record.lane is LOST:
             return True  # from before a fork: its release does nothing
+        hooks = self.hooks
+        # The mark stands for the resource, whose own record is not to be touched: somebody else may be giving it back.
+        mark = Record(record.row)
+        mark.phase = ASKING
         try:
+            hooks.enter(mark)
             return bool(when())
         except BaseException as error:
-            self.hooks.failed(record.row, record.row.key, "when", error)
+            hooks.failed(record.row, record.row.key, "when", error)
             raise
+        finally:
+            mark.phase = GONE
+            hooks.leave(mark)
 
     def defer(self, guard: Guard) -> None:
         """Keep a resource that isn't free yet.  Its holder has let go of it, having set `when` and the phase before."""
@@ -62,49 +70,53 @@ class Deferring(Releasing):
         self.post(DEFERRED, guard)
 
     def ask(self, lane: Lane | None, most: int, *, others: bool) -> int:
-        """Ask whether pending resources are free, those of `lane` first, then, where `others` says so, of all rows in turn.
+        """Ask whether pending resources are free, up to `most` of them; give the number of those that are now.
 
-        Gives the number of those that are free now.
+        Those of `lane`; where `others` says so, those of all rows in turn as well.  They're taken one at a time, so that
+        a slow `when` keeps nobody from asking the others.
         """
         asking = _Asking()
         free = 0
         try:
-            self.under_lock(self._take_pending_locked, asking, lane, most, others)
-            while asking.guards:
+            for turn in range(most):
+                own = lane if not others or turn % 2 == 0 else None
+                self.under_lock(self._take_pending_locked, asking, own, others)
+                if not asking.guards:  # what isn't free goes behind the others only below
+                    break
                 free += self._ask_one(asking)
         finally:
-            while asking.guards:  # an interrupt: these were not asked
-                self.inbox.append([DEFERRED, asking.guards.popleft()])
+            while asking.guards:  # an interrupt: it was not asked
+                self._put_back(asking)
             self.pump()
         return free
 
-    def _take_pending_locked(self, asking: _Asking, lane: Lane | None, most: int, others: bool) -> None:  # noqa: FBT001 - passed on by `under_lock`
-        if lane is not None:
-            self._take_from_locked(lane, most, asking)
-        if others:
-            while self.deferring and len(asking.guards) < most:
-                row = next(iter(self.deferring))
-                self.deferring.move_to_end(row)
-                self._take_from_locked(row, 1, asking)
+    def _take_pending_locked(self, asking: _Asking, lane: Lane | None, others: bool) -> None:  # noqa: FBT001 - passed on by `under_lock`
+        if (lane is None or not lane.pending) and others and self.deferring:
+            lane = next(iter(self.deferring))
+            self.deferring.move_to_end(lane)
+        if lane is not None and lane.pending:
+            asking.guards.append(lane.pending.popleft())
+            if not lane.pending:
+                self.deferring.pop(lane, None)
 
-    def _take_from_locked(self, row: Lane, most: int, asking: _Asking) -> None:
-        pending = row.pending
-        while pending and most:
-            asking.guards.append(pending.popleft())
-            most -= 1
-        if not pending:
-            self.deferring.pop(row, None)
+    def _put_back(self, asking: _Asking) -> None:
+        """Let go of what isn't free.
 
-    def _ask_one(self, asking: _Asking) -> bool:
-        """Ask the first in hand, and see where it goes.
-
-        It's taken out of the hand before it goes there: lost on the way it is found again, while in two places at
+        It's taken out of the hand before it goes anywhere: lost on the way it's found again, while in two places at
         once it would come to two holders.
         """
+        record = asking.guards[0].record
+        if record.phase is ASKING:
+            record.phase = PENDING
+        self.inbox.append([DEFERRED, asking.guards.popleft()])
+
+    def _ask_one(self, asking: _Asking) -> bool:
+        """Ask the one in hand, and see where it goes."""
         hooks = self.hooks
         record = asking.guards[0].record
         failure: BaseException | None = None
         free = False
+        record.phase = ASKING
         try:
             hooks.enter(record)
             try:
@@ -112,23 +124,25 @@ class Deferring(Releasing):
             except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
                 failure = error
             hooks.leave(record)
-            if record.phase is not PENDING:  # it has forked, and this is the child
+            if record.phase is not ASKING:  # it has forked, and this is the child
                 asking.guards.popleft()
-            elif free:
+                return False
+            if free:
                 record.when = None
+                record.holder = None
                 record.phase = READY
                 self.give_back(asking.guards.popleft(), record)
-            elif failure is None:
-                self.inbox.append(
-                    [DEFERRED, asking.guards.popleft()]
-                )  # behind the others, so as to hide none of them
-            elif isinstance(failure, Exception):
+                return True
+            if isinstance(failure, Exception):
+                record.phase = PENDING
                 self.inbox.append([STUCK, asking.guards.popleft()])
-                if record.holder is not STUCK:  # reported once
-                    record.holder = STUCK
-                    hooks.failed(record.row, record.row.key, "when", failure)
             else:
+                self._put_back(asking)
+            if failure is not None and (record.holder is not STUCK or not isinstance(failure, Exception)):
+                record.holder = STUCK if isinstance(failure, Exception) else record.holder  # reported once
+                hooks.failed(record.row, record.row.key, "when", failure)
+            if failure is not None and not isinstance(failure, Exception):
                 raise failure
         finally:
             failure = None  # or it would refer to itself by way of this frame
-        return free
+        return False

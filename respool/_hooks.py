@@ -11,7 +11,7 @@ from __future__ import annotations
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
-from respool._slot import CHECKING, CREATING, DESTROYING, PENDING, RESETTING
+from respool._slot import ASKING, CHECKING, CREATING, DESTROYING, RESETTING
 from respool.errors import safe_repr
 from respool.observers import LoggingObserver, PoolObserver
 
@@ -29,7 +29,7 @@ __all__ = ["ERROR", "Hooks", "check_hook"]
 ERROR: Final = "error"
 """The kind of an inbox entry that counts a hook's error; its subject is (row or None, hook)."""
 
-_IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING, PENDING)
+_IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING, ASKING)
 
 
 def check_hook(name: str, hook: object, *, needed: bool = False) -> None:
@@ -94,8 +94,14 @@ class Hooks:
     def enter(self, record: Record) -> None:
         """Mark that the calling thread is about to run a hook on `record`, whose phase says which."""
         me = get_ident()
-        record.outer = self.marks.get(me)
+        outer = self.marks.get(me)
+        record.outer = None if outer is None else self.living(outer, record)
         self.marks[me] = record
+
+    @staticmethod
+    def living(mark: Record, record: Record) -> Record | None:
+        """Give `mark` unless an interrupt has left it behind; linked to such ones, marks could come to form a circle."""
+        return mark if mark is not record and mark.phase in _IN_HOOK else None
 
     def leave(self, record: Record) -> None:
         """Take the mark away."""

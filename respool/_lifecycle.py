@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from respool._defer import ASK
 from respool._engine import trying
 from respool._rows import SHUT
-from respool._slot import CHECKING, GONE, LIMBO, PENDING, QUARANTINED, READY, RESETTING, silence
+from respool._slot import ASKING, CHECKING, GONE, LIMBO, PENDING, QUARANTINED, READY, RESETTING, silence
 from respool._upkeep import Upkeep
 from respool._waiter import BACKSTOP, FIRST_PAUSE, Closer, longer
 from respool._work import LOST, MARK, STALE, Lane, Work
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Core"]
 
-_OUT: Final = frozenset({READY, CHECKING, RESETTING, PENDING, QUARANTINED})
+_OUT: Final = frozenset({READY, CHECKING, RESETTING, PENDING, ASKING, QUARANTINED})
 """The phases of what has been handed out, or isn't free yet."""
 
 _NAMED: Final = 5
@@ -134,6 +134,7 @@ class Core(Upkeep):
         self.work_under_lock(self._close_locked)
         if self.hooks.inside():
             return  # the hook's own resource can't come back as long as this call lasts
+        self.ask(None, self.accounts.pending, others=True)
         pause = FIRST_PAUSE
         try:
             while not self.work_under_lock(self._await_empty_locked, closer):
@@ -144,6 +145,10 @@ class Core(Upkeep):
                 closer.listen(closer.nap, self.gate, min(left, pause) if polls else left)
                 if polls:
                     pause = FIRST_PAUSE if self.ask(None, ASK, others=True) else longer(pause)
+                if (
+                    deadline is not None and monotonic() >= deadline
+                ):  # all of them, once more, before it's given up
+                    self.ask(None, self.accounts.pending, others=True)
             self._log_quarantined()
         finally:
             self.under_lock(self._stop_closer_locked, closer)
@@ -245,7 +250,7 @@ class Core(Upkeep):
         Takes no lock, runs no code of the user and drops no reference.  The state may be that of any moment
         in the middle of another thread's section, so it's replaced, not repaired.
         """
-        rows = [*self.keys.rows.values(), *self.keys.all_locked()]
+        rows = list(dict.fromkeys([*self.keys.rows.values(), *self.keys.all_locked()]))
         kept: list[Any] = [
             list(self.gate),
             list(self.inbox),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from respool import _stack
 from respool._defer import ASK, Deferring
 from respool._keys import ALL, KeyTable
-from respool._rows import CLOSED, IMPOSSIBLE, SERVED, WAITING
+from respool._rows import CLOSED, IMPOSSIBLE, PARKED, SERVED, WAITING
 from respool._slot import LIMBO, READY
 from respool._waiter import BACKSTOP, FIRST_PAUSE, Armful, Hand, Waiter, longer
 from respool._work import CANCELLED, WAITED, Lane, Work
@@ -23,7 +23,6 @@ from respool.errors import (
 from respool.limits import check_cap
 
 if TYPE_CHECKING:
-    from respool._rows import Ticket
     from respool.limits import PoolLimits
 
 __all__ = ["Queueing"]
@@ -145,7 +144,7 @@ class Queueing(Deferring):
         if ticket.state is CLOSED:
             self.refuse_closed()
         if ticket.state is IMPOSSIBLE:
-            self.under_lock(self._refuse_impossible_locked, ticket)
+            self.under_lock(self.refuse_impossible_locked, record.row, record.cost, ticket.count)
         if wait or seconds == 0:
             raise self.late(record.row, seconds)
         return False
@@ -153,37 +152,38 @@ class Queueing(Deferring):
     def _enter_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001 - passed on by `under_lock`
         record = ticket.record
         row = record.row
+        if ticket.keeps_place:  # it's in line already
+            ticket.keeps_place = False
+            return self._park_locked(ticket, work, wait)
         if row.dead:
             return DROPPED
         if self.closed:
             self.refuse_closed()
-        if not self.possible_locked(ticket):
-            self._refuse_impossible_locked(ticket)
+        if not self.possible_locked(row, record.cost, ticket.count):
+            self.refuse_impossible_locked(row, record.cost, ticket.count)
         if row.pending and not row.idle and not ticket.asked:
             return ASK_OWN
         self.shut_locked()  # first: whoever gives something back from now on looks for who waits
         self.accounts.enter(ticket)
         return self._park_locked(ticket, work, wait)
 
-    def possible_locked(self, ticket: Ticket) -> bool:
-        """Tell whether what is wanted could be had if the pool were empty."""
-        record, limits = ticket.record, self.limits
-        count = 1 if ticket.batch is None else ticket.batch.count
+    def possible_locked(self, row: Lane, cost: int, count: int) -> bool:
+        """Tell whether so many of this cost could be had if the pool were empty."""
+        limits = self.limits
         return (
             (limits.max_size is None or count <= limits.max_size)
-            and (record.row.cap is None or count <= record.row.cap)
-            and (limits.max_cost is None or count * record.cost <= limits.max_cost)
+            and (row.cap is None or count <= row.cap)
+            and (limits.max_cost is None or count * cost <= limits.max_cost)
         )
 
-    def _refuse_impossible_locked(self, ticket: Waiter) -> NoReturn:
-        row = ticket.record.row
+    def refuse_impossible_locked(self, row: Lane, cost: int, count: int) -> NoReturn:
+        """Count the refusal and raise PoolExhaustedError."""
         self.accounts.total.rejected += 1
         row.ledger.rejected += 1
-        count = 1 if ticket.batch is None else ticket.batch.count
         what = "a resource" if count == 1 else f"{count} resources"
         raise PoolExhaustedError(
-            f"pool {self.name}: {what} for key {safe_repr(row.key)}, at a cost of {ticket.record.cost} each, "
-            f"can't be had within {self.limits} (this key's own limit: {row.cap})"
+            f"pool {self.name}: {what} for key {safe_repr(row.key)}, at a cost of {cost} each, can't be had within "
+            f"{self.limits} (this key's own limit: {row.cap})"
         )
 
     def _park_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001
@@ -234,10 +234,13 @@ class Queueing(Deferring):
             if isinstance(sleeper, Waiter):
                 for record in hooks.stuck(sleeper.thread):
                     stuck[id(record)] = record
+        # What lies idle has been looked at: it isn't enough, and it can't come back either.
         row = ticket.record.row
-        if row.cap is not None and row.size >= row.cap:
-            return sum(record.row is row for record in stuck.values()) >= row.size - row.quarantined
-        return len(stuck) >= self.accounts.size - self.accounts.quarantined
+        if row.where is PARKED:
+            held = sum(record.row is row for record in stuck.values())
+            return held >= row.size - row.quarantined - len(row.idle)
+        idle = sum(len(lane.idle) for lane in self.keys.all_locked())
+        return len(stuck) >= self.accounts.size - self.accounts.quarantined - idle
 
     def _sleep(self, ticket: Waiter, deadline: float | None) -> None:
         row = ticket.record.row
@@ -264,7 +267,9 @@ class Queueing(Deferring):
                     ticket.pause = FIRST_PAUSE if free else longer(ticket.pause)
                 if self.destroyer is not None:
                     self.destroyer.start()  # should it have died: nobody else may come for a long time
-            ticket.outcome = {SERVED: "failed", CLOSED: "closed"}.get(ticket.state, "timeout")
+            ticket.outcome = {SERVED: "failed", CLOSED: "closed", IMPOSSIBLE: "failed"}.get(
+                ticket.state, "timeout"
+            )
         finally:
             seconds = monotonic() - began
             ticket.seconds += seconds

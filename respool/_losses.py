@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from respool._booking import Booking
 from respool._slot import (
+    ASKING,
     CHECKING,
     CONDEMNED,
     CREATING,
@@ -109,6 +110,11 @@ class Losses(Booking):
             else:  # pragma: no cover - made, but an interrupt came before anybody was told
                 accounts.made(record)
                 self._condemn_lost_locked(lost, "discarded", work)
+        elif (
+            phase is READY and record.deferred
+        ):  # an ask that was cut short after the yes: nobody has leaked it
+            accounts.undefer(record)
+            self._condemn_lost_locked(lost, "discarded", work)
         elif phase is READY:
             lane = record.row
             frames = record.holder if self.track else None
@@ -118,11 +124,13 @@ class Losses(Booking):
                 lost, "leaked", work
             )  # also where its world is gone: `_destroy` sees to that
         elif phase in {CHECKING, RESETTING, CONDEMNED}:  # pragma: no cover - by interrupts only
+            accounts.undefer(record)
             self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
-        elif phase is PENDING:
+        elif phase in {PENDING, ASKING}:
+            record.phase = PENDING
             self.defer_locked(self._rebody(lost), work, [None, None])
         elif phase is QUARANTINED:  # pragma: no cover - by interrupts only
-            self.stick_locked(self._rebody(lost), [None, None])
+            self.stick_locked(self._rebody(lost), work, [None, None])
         elif phase is LEAVING:  # pragma: no cover - by interrupts only
             (accounts.abandoned if record.reason is ABANDONED else accounts.taken_out)(record)
             self.drop_resource_locked(record, work)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from respool._lifecycle import Core
 
-__all__ = ["after_fork_in_child", "watch"]
+__all__ = ["after_fork_in_child", "nudge", "watch"]
 
 _LEAST: Final = 0.01
 """Seconds between two looks at a pool, at least."""
@@ -94,6 +94,11 @@ _reaper = _Reaper()
 def watch(core: Core) -> None:
     """Have the thread look after a pool until `look_after_time` gives None."""
     _reaper.watch(core)
+
+
+def nudge(core: Any) -> None:  # noqa: ANN401 - a Core, or a part of one
+    """Have the thread look at a pool that it knows now.  From anywhere: it's C code but for this function."""
+    _reaper.inbox.put(weakref.ref(core, _reaper.inbox.put))
 
 
 def after_fork_in_child() -> None:

@@ -152,7 +152,7 @@ class Ticket:
     Its record is the one that the resource gets if it has to be created.
     """
 
-    __slots__ = ("batch", "evicts", "grant", "record", "seq", "state", "wake")
+    __slots__ = ("batch", "count", "evicts", "grant", "record", "seq", "state", "wake")
 
     def __init__(self, record: Record, wake: Callable[[None], object]) -> None:
         self.seq = 0  # its place: given when it first enters, and kept until the acquire ends
@@ -163,6 +163,7 @@ class Ticket:
         self.state = WAITING
         self.grant: Guard | None = None
         self.batch: Batch | None = None  # if it wants several at once
+        self.count = 1  # how many it wants
         self.evicts = True  # whether others' idle resources may be destroyed to make room for it
 
 

@@ -32,6 +32,9 @@ READY: Final = "ready"  # idle on its row's stack, or in somebody's hands
 CHECKING: Final = "checking"  # in hand; the validate hook runs
 RESETTING: Final = "resetting"  # given back; the reset hook runs
 PENDING: Final = "pending"  # given back, but free only once its `when` has said so
+ASKING: Final = (
+    "asking"  # pending, and its `when` runs; or, for a mark alone, it's asked on behalf of its holder
+)
 CONDEMNED: Final = "condemned"  # to be destroyed by the one who holds the guard
 DESTROYING: Final = "destroying"  # the destroy hook runs
 QUARANTINED: Final = "quarantined"  # can't be freed, or nobody can tell when: keeps its room

@@ -93,6 +93,8 @@ class Upkeep(Batching):
     def prefill(self, lane: Lane, count: object) -> int:
         """Create up to so many idle ones now, within limits, passing nobody who waits; give how many."""
         number = check_number("n", count, 0)
+        if self.closed:
+            self.refuse_closed()
         for made in range(number):
             cost = self._cost_of(lane)
             hand = Hand()
@@ -262,6 +264,7 @@ class Upkeep(Batching):
                 caps[lane] = self.cap_of(lane.key, limits)
         self.pump()
         if self.accounts.size:
+            self.watched = False  # so that the reaper looks at the new limits now
             self.get_help()
 
     def _resize_locked(self, limits: PoolLimits, caps: dict[Lane, int | None], work: Work) -> list[Lane]:
@@ -303,5 +306,6 @@ class Upkeep(Batching):
         else:
             row.gate, row.due = row.calm_gate, row.calm_due
         for ticket in list(row.queue.values()):
-            if ticket.state is WAITING and not self.possible_locked(ticket):
+            record = ticket.record
+            if ticket.state is WAITING and not self.possible_locked(row, record.cost, ticket.count):
                 accounts.refuse(ticket, IMPOSSIBLE)

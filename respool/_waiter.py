@@ -111,7 +111,7 @@ class Sleeper:
 class Waiter(Sleeper, Ticket):
     """A ticket whose owner is a thread."""
 
-    __slots__ = ("asked", "bell", "nap", "outcome", "pause", "seconds", "slept", "thread")
+    __slots__ = ("asked", "bell", "keeps_place", "nap", "outcome", "pause", "seconds", "slept", "thread")
 
     def __init__(self, record: Record, thread: int) -> None:
         self.bell = SimpleQueue()
@@ -119,6 +119,7 @@ class Waiter(Sleeper, Ticket):
         # `__exit__` of a lock is its release, and takes an argument.  A ticket is served, so woken, once.
         Ticket.__init__(self, record, self.bell.put if self.nap is None else self.nap.__exit__)
         self.thread = thread
+        self.keeps_place = False  # has been put back in line already by whoever gave back what it was offered
         self.asked = 0  # how often it has asked what is pending before going to sleep
         self.pause = FIRST_PAUSE  # until it asks again, if it's the poller
         self.slept = False  # has waited: its acquire counts as one wait, however often it was offered something invalid

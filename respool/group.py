@@ -5,7 +5,6 @@ The fast ways are written as in `respool.lease`: what is looked at and what is p
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -151,11 +150,13 @@ class LeaseGroup(Generic[K, T]):
     def _end(self, way: Callable[[Guard], object]) -> None:
         """Let all resources go one by one, whatever single hooks do."""
         failure: BaseException | None = None
-        guards = self._guards
         try:
-            while guards:
+            while self._guards:
                 try:
-                    way(guards.pop())
+                    # Fetched anew each time: on the fast way another thread, or a signal handler, takes the list whole.
+                    way(self._guards.pop())
+                except IndexError:  # it came between the look and the pop
+                    pass
                 except BaseException as error:  # noqa: BLE001 - no Exception; raised below, when all is done
                     failure = error
             if failure is not None:
@@ -164,8 +165,7 @@ class LeaseGroup(Generic[K, T]):
             failure = None  # an exception that refers to a frame that refers to it would live until the collector comes
 
     def _defer(self, core: Core, when: _Shared) -> None:
-        guards = self._guards
-        while guards:
+        while guards := self._guards:
             # In one straight line up to the pop: a resource in use may at no moment look like one that was leaked.
             record = guards[-1].record
             record.when = when
@@ -212,18 +212,20 @@ _MadeGroup.__module__ = "respool"
 class _Shared:
     """A `when` that speaks for several resources: asked by one thread at a time, and never again once it has said yes."""
 
-    __slots__ = ("_asking", "_free", "_when")
+    __slots__ = ("_asked", "_free", "_when")
 
     def __init__(self, when: Callable[[], object]) -> None:
         self._when: Callable[[], object] | None = when
-        self._asking = allocate_lock()
+        self._asked = False  # somebody is asking
         self._free = False
 
     def __call__(self) -> bool:
         if self._free:
             return True
-        if not self._asking.acquire(blocking=False):
-            return False  # somebody is asking; the next turn will know
+        # Looking, claiming and entering the block are one step.
+        if self._asked:
+            return False  # the next turn will know
+        self._asked = True
         try:
             when = self._when
             if when is not None and when():
@@ -231,7 +233,7 @@ class _Shared:
                 self._when = None
             return self._free
         finally:
-            self._asking.release()
+            self._asked = False
 
 
 def take_group(core: Core, lane: Lane, n: int, timeout: float | None) -> LeaseGroup[Any, Any]:
