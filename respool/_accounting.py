@@ -38,7 +38,7 @@ __all__ = ["Accounts"]
 class Accounts(Rooms):
     """The books of one pool: its rooms, who waits, and what is evicted for whom.  Every method expects the pool's lock to be held."""
 
-    __slots__ = ("_aside", "_lru", "arrivals", "blocked", "ordered", "over", "shrunk", "sleeping")
+    __slots__ = ("_aside", "_lru", "arrivals", "blocked", "ordered", "sleeping")
 
     def __init__(self, max_size: int | None, max_cost: int | None, *, ordered: bool = False) -> None:
         Rooms.__init__(self, max_size, max_cost)
@@ -52,9 +52,6 @@ class Accounts(Rooms):
         # Heap of (lower bound of the oldest idle resource's stamp, row.no, row).
         self._lru: list[tuple[int, int, Row]] = []
         self._aside: list[tuple[int, int, Row]] = []  # what belongs there and has been taken out for a moment
-        # Since limits have shrunk there has been too much of something; and the rows that are beyond their caps.
-        self.shrunk = False
-        self.over: dict[Row, None] = {}
 
     # -- the queue -------------------------------------------------------------------------------------
 
@@ -98,6 +95,8 @@ class Accounts(Rooms):
         if self.sleeping.get(seq) is ticket:  # else it's from before a fork
             del self.sleeping[seq]
         queue = row.queue
+        if row.where is PARKED and len(queue) > 1:
+            self.stir(row)  # those behind may want less than a batch that leaves
         # One straight line from here on: a row that nobody waits for may not stay shut.
         if seq in queue:
             del queue[seq]
@@ -282,6 +281,7 @@ class Accounts(Rooms):
         use.last = None
         lru = self._lru
         found: Guard | None = None
+        self._put_back()  # what an earlier call has left aside when it was cut short
         while lru:
             stamp, no, row = lru[0]
             if row.dead:
@@ -302,10 +302,13 @@ class Accounts(Rooms):
                     break
             except IndexError:  # nothing there, or taken on the fast way just now
                 heapreplace(lru, (tick, no, row))
-        while self._aside:  # also what an earlier call left here when it was cut short; twice does no harm
-            heappush(lru, self._aside[-1])
-            self._aside.pop()
+        self._put_back()
         return found
+
+    def _put_back(self) -> None:
+        while self._aside:
+            heappush(self._lru, self._aside[-1])  # cut short here, it's there twice, which does no harm
+            self._aside.pop()
 
 
 def _collects(row: Row, seq: int) -> bool:

@@ -19,7 +19,7 @@ from respool._ages import draw, overdue
 from respool._line import Queueing
 from respool._slot import CHECKING, CONDEMNED, CREATING, GONE, READY, Record, silence
 from respool._waiter import Armful, Hand, Waiter
-from respool._work import FORGOTTEN, GOING, RETURNED, STALE, UNMADE, UNUSED, Lane
+from respool._work import FORGOTTEN, GOING, RETURNED, STALE, UNMADE, UNUSED, Lane, Work
 from respool.errors import LeaseLostError, PoolError, safe_repr
 from respool.limits import check_cost, check_timeout
 
@@ -66,10 +66,10 @@ class Acquiring(Queueing):
 
     def _let_go(self, hand: Hand) -> None:
         """End an acquire that failed: all that it has goes back."""
+        work = Work()
+        hand.pass_invalid(work.condemned)
         try:
-            if hand.invalid is not None:
-                guard, hand.invalid = hand.invalid, None
-                self._destroy(guard)
+            self.act(work)
         finally:
             if hand.guard is not None and hand.guard.record.phase is READY:
                 self.inbox.append([RETURNED, hand.guard])  # it was never in the user's hands
@@ -243,6 +243,5 @@ class Acquiring(Queueing):
         if self.destroyer is not None:
             self.destroyer.start()
         if self.timed and not self.watched:
-            self.watched = True
             core: Any = self  # a Core, which isn't to be imported from here
-            _reaper.watch(core)
+            self.watched = _reaper.watch(core)

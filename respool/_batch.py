@@ -16,7 +16,7 @@ from respool._acquire import Acquiring
 from respool._rows import Batch
 from respool._slot import CREATING, GONE, QUEUED, Record, silence
 from respool._waiter import Armful, Hand, Waiter
-from respool._work import RETURNED, UNUSED
+from respool._work import RETURNED, UNUSED, Work
 from respool.limits import check_number, check_timeout
 
 if TYPE_CHECKING:
@@ -53,9 +53,10 @@ class Batching(Acquiring):
 
     def _let_all_go(self, armful: Armful, lane: Lane) -> None:
         """End an acquire that failed: all that it has goes back."""
+        work = Work()
+        armful.pass_invalid(work.condemned)
         try:
-            while armful.invalid:
-                self._destroy(armful.invalid.pop())
+            self.act(work)
         finally:
             armful.put_back(self.inbox)
             # The finalisers take the ticket out of line, and give back rooms.

@@ -44,25 +44,27 @@ class Deferring(Releasing):
 
     __slots__ = ()
 
-    def is_free(self, record: Record, when: Callable[[], object]) -> bool:
-        """Ask for the first time, on behalf of the holder, who keeps the resource if this raises."""
+    def is_free(self, record: Record, when: Callable[[], object], count: int = 1) -> bool:
+        """Ask for the first time, on behalf of the holder, who keeps what it has (so many of a key) if this raises."""
         if not callable(when):
             raise TypeError(f"when must be callable or None, got {safe_repr(when)}")
         if record.lane is LOST:
             return True  # from before a fork: its release does nothing
         hooks = self.hooks
-        # The mark stands for the resource, whose own record is not to be touched: somebody else may be giving it back.
-        mark = Record(record.row)
-        mark.phase = ASKING
+        # Marks stand for the resources, whose own records are not to be touched: somebody else may be giving them back.
+        marks = [Record(record.row) for _ in range(count)]
         try:
-            hooks.enter(mark)
+            for mark in marks:
+                mark.phase = ASKING
+                hooks.enter(mark)
             return bool(when())
         except BaseException as error:
             hooks.failed(record.row, record.row.key, "when", error)
             raise
         finally:
-            mark.phase = GONE
-            hooks.leave(mark)
+            for mark in reversed(marks):
+                mark.phase = GONE
+                hooks.leave(mark)
 
     def defer(self, guard: Guard) -> None:
         """Keep a resource that isn't free yet.  Its holder has let go of it, having set `when` and the phase before."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from respool._slot import Guard
 from respool._waiter import FIRST_PAUSE, longer
+from respool._work import trying
 
 if TYPE_CHECKING:
     from respool._lifecycle import Core
@@ -53,9 +54,16 @@ class Destroyer:
     def start(self) -> None:
         """See that the thread runs.  Not from finalisers and signal handlers: it waits for the thread to begin."""
         thread = self._thread
-        if (thread is not None and thread.is_alive()) or not self._starting.acquire(blocking=False):
+        if thread is not None and thread.is_alive():
+            return
+        taken = False
+        for taken in trying(self._starting):  # noqa: B007 - used below
+            break
+        if not taken:
             return
         try:
+            if self._thread is not thread:  # somebody else was here in between
+                return
             thread = threading.Thread(
                 target=_run,
                 args=(self._inbox, self._core),

@@ -18,7 +18,6 @@ import itertools
 from _thread import allocate_lock, get_ident
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from respool._keys import KeyTable
 from respool._rows import SERVED, SHUT, WAITING
 from respool._slot import CREATING, Bell, Guard, Record, guard_class
 from respool._waiter import FIRST_PAUSE, Closer, Sleeper, Waiter
-from respool._work import MARK, RETURNED, Work
+from respool._work import MARK, RETURNED, Work, trying
 from respool.errors import PoolReentrancyError
 
 if TYPE_CHECKING:
@@ -370,7 +369,3 @@ class Engine(ABC):
             if following is not None:
                 following.pause = FIRST_PAUSE
                 following.kick()
-
-
-def trying(lock: Any) -> Any:  # noqa: ANN401 - _thread.lock has no public name in 3.11
-    return iter(partial(lock.acquire, False), MARK)  # noqa: FBT003 - it's `blocking`

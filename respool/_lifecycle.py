@@ -9,12 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from respool._defer import ASK
-from respool._engine import trying
 from respool._rows import SHUT
 from respool._slot import ASKING, CHECKING, GONE, LIMBO, PENDING, QUARANTINED, READY, RESETTING, silence
 from respool._upkeep import Upkeep
 from respool._waiter import BACKSTOP, FIRST_PAUSE, Closer, longer
-from respool._work import LOST, MARK, STALE, Lane, Work
+from respool._work import LOST, MARK, STALE, Lane, Work, trying
 from respool.errors import PoolTimeoutError, safe_repr
 from respool.limits import check_timeout
 from respool.stats import HOOKS, REASONS, PoolStats

@@ -13,6 +13,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from respool._work import trying
+
 if TYPE_CHECKING:
     from respool._lifecycle import Core
 
@@ -35,18 +37,27 @@ class _Reaper:
             SimpleQueue()
         )  # weak references to pools: new ones, or ones that have died
 
-    def watch(self, core: Core) -> None:
+    def watch(self, core: Core) -> bool:
         self.inbox.put(weakref.ref(core, self.inbox.put))
-        with self.lock:
+        # Tried, not waited for: this may be a signal handler that interrupts this very section.  And a try that
+        # succeeds can't be lost to an interrupt: a `for` step is one instruction, unlike a call and a store.
+        taken = False
+        for taken in trying(self.lock):  # noqa: B007 - used below
+            break
+        if not taken:
+            return False  # the next one who comes sees to it
+        try:
             if self.thread is None or not self.thread.is_alive():
                 thread = threading.Thread(target=self.run, name="respool-reaper", daemon=True)
-                try:
-                    thread.start()
-                except (
-                    RuntimeError
-                ):  # no more threads, or the interpreter ends: acquire, release and reap() see to it
-                    return
+                thread.start()
                 self.thread = thread
+        except (
+            RuntimeError
+        ):  # no more threads, or the interpreter ends: acquire, release and reap() see to it
+            return False
+        finally:
+            self.lock.release()
+        return True
 
     def run(self) -> None:
         due: dict[weakref.ref[Core], float] = {}
@@ -91,9 +102,9 @@ def _look(reference: weakref.ref[Core], due: dict[weakref.ref[Core], float]) -> 
 _reaper = _Reaper()
 
 
-def watch(core: Core) -> None:
-    """Have the thread look after a pool until `look_after_time` gives None."""
-    _reaper.watch(core)
+def watch(core: Core) -> bool:
+    """Have the thread look after a pool until `look_after_time` gives None; False if there's no thread just now."""
+    return _reaper.watch(core)
 
 
 def nudge(core: Any) -> None:  # noqa: ANN401 - a Core, or a part of one

@@ -177,7 +177,9 @@ class Releasing(Losses):
                 self._destroy(guard)
             self.pump()
         except BaseException:
-            self._destroy(guard)  # does nothing, unless the interrupt came before it began
+            # Once more does nothing, unless the interrupt came before it began.
+            if self.destroyer is None or not self.destroyer.take(guard):
+                self._destroy(guard)
             self.pump()
             raise
 

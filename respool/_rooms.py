@@ -35,9 +35,11 @@ class Rooms:
         "destroying_cost",
         "max_cost",
         "max_size",
+        "over",
         "pending",
         "quarantined",
         "rows",
+        "shrunk",
         "size",
         "total",
         "use",
@@ -56,11 +58,10 @@ class Rooms:
         self.destroying: int = 0  # on their way out
         self.destroying_cost: int = 0
         self.rows = 0  # rows in use, to judge the size of `_lru` by
+        # There may be too much of something, since limits have shrunk; and rows that may be beyond their caps.
+        self.shrunk = False
+        self.over: dict[Row, None] = {}
         self._ready: list[tuple[int, Row]] = []  # heap of (lower bound of the head's seq, row)
-
-    def fits_ever(self, cost: int) -> bool:
-        """Tell whether a room of this cost could be had if the pool were empty."""
-        return self.max_cost is None or cost <= self.max_cost
 
     # Each of these is told twice without harm, and its body is one straight line: an interrupt comes before
     # all of it or after.
@@ -128,6 +129,9 @@ class Rooms:
             record.row.destroying -= 1
             self.quarantined += 1
             record.row.quarantined += 1
+            # If it was to go because limits have shrunk, something else has to go now.
+            self.shrunk = True
+            self.over[record.row] = None
 
     def gone(self, record: Record) -> None:
         """Book that `record` has been destroyed: its room is free."""

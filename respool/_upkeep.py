@@ -109,6 +109,8 @@ class Upkeep(Batching):
                 self._create(hand, record, None, None)
                 if hand.guard is not None:
                     self.inbox.append([RETURNED, hand.guard])
+                if self.closed:  # close() came while it was created: it's destroyed
+                    self.refuse_closed()
             finally:
                 hand.own = None  # its finaliser gives the room back, if it still has one
                 self.inbox.append([UNUSED, record.row])

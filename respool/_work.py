@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from respool._rows import SHUT, Row
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from respool._engine import Engine
     from respool._slot import Guard
 
-__all__ = ["FORGOTTEN", "LOST", "MARK", "STALE", "Lane", "Work"]
+__all__ = ["FORGOTTEN", "LOST", "MARK", "STALE", "Lane", "Work", "trying"]
 
 # Kinds of inbox entries: what has happened to the subject.
 RETURNED: Final = "a guard comes back"
@@ -29,6 +30,11 @@ UNUSED: Final = "a row may have become useless"
 
 # The mark in an engine's `gate`.
 MARK: Final = None
+
+
+def trying(lock: Any) -> Any:  # noqa: ANN401 - _thread.lock has no public name in 3.11
+    """Make an iterator whose each step tries the lock; `for taken in it: break` can't lose it to an interrupt."""
+    return iter(partial(lock.acquire, False), MARK)  # noqa: FBT003 - it's `blocking`
 
 
 class _Away:

@@ -105,7 +105,7 @@ class LeaseGroup(Generic[K, T]):
             self._give_back()
         elif self._guards:
             core: Any = self._lane.engine
-            if core.is_free(self._guards[0].record, when):
+            if core.is_free(self._guards[0].record, when, len(self._guards)):
                 self._give_back()
             else:
                 self._defer(core, _Shared(when))
@@ -165,7 +165,10 @@ class LeaseGroup(Generic[K, T]):
             failure = None  # an exception that refers to a frame that refers to it would live until the collector comes
 
     def _defer(self, core: Core, when: _Shared) -> None:
-        while guards := self._guards:
+        while True:
+            guards = self._guards  # fetched anew after each jump back, where another thread may have come in
+            if not guards:
+                break
             # In one straight line up to the pop: a resource in use may at no moment look like one that was leaked.
             record = guards[-1].record
             record.when = when

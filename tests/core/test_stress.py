@@ -31,7 +31,7 @@ ROOMS = 4
 CALM = PoolLimits(max_size=ROOMS, max_per_key=3)
 NARROW = PoolLimits(max_size=2, max_per_key=2, max_idle=1)
 WIDE = PoolLimits(max_size=ROOMS + 2, max_per_key=4, max_cost=ROOMS + 2)
-INTERRUPTS = int(os.environ.get("RESPOOL_STORM", "1500"))
+INTERRUPTS = int(os.environ.get("RESPOOL_STORM", "3000"))
 WORKERS = 4
 
 
@@ -241,10 +241,11 @@ def test_everything_under_load(interval: float, destroy_in: str) -> None:
     sys.setswitchinterval(interval)  # `weather` puts it back
 
     def worker(me: int) -> None:
-        for number in range(250):
+        for number in range(1500):
             crowd.round(me, number)
 
     def child() -> tuple[int, int]:
+        factory.renew()
         factory.errors.clear()
         found = pool.stats().size
         with pool.lease_many(2, "A", timeout=10) as things:

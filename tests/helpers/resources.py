@@ -53,6 +53,10 @@ class Factory:
         self.most_alive = 0
         self.misuse: list[str] = []
 
+    def renew(self) -> None:
+        """Make it usable in a child process: another thread may have had its lock at the fork."""
+        self._lock = threading.Lock()
+
     def _begin(self, hook: str, *args: object) -> None:
         with self._lock:
             self.calls[hook] += 1
@@ -60,7 +64,10 @@ class Factory:
         if hook in self.before:
             self.before[hook](*args)
         if planned is not None:
-            raise planned
+            try:
+                raise planned
+            finally:
+                planned = None  # or its traceback would keep this frame, which refers to it, until the collector comes
 
     def create(self, key: Hashable) -> Thing:
         """Make a thing; it counts as alive from the start of the call."""
