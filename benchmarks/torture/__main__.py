@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.torture import adapters
-from benchmarks.torture.runner import run
+from benchmarks.torture.runner import Cell, run
 from benchmarks.torture.scenario import load
 from benchmarks.torture.show import Table, as_page, on_terminal, versions
 from respool.cli.bench._machine import describe
@@ -28,6 +27,9 @@ def main() -> int:
     parser.add_argument(
         "--page", metavar="FILE", help="write the page of the manual (docs/benchmarks/torture.md)"
     )
+    parser.add_argument(
+        "--onto", metavar="FILE", help="JSON of an earlier run, of which only what is run now is replaced"
+    )
     parser.add_argument("--list", action="store_true", help="name the scenarios, and run none")
     asked = parser.parse_args()
     known = load()
@@ -40,16 +42,17 @@ def main() -> int:
             parser.error(f"no scenario {name!r}; --list names them")
     names, pools = asked.scenarios or list(known), asked.pool or list(adapters.ADAPTERS)
 
-    progress = Console(stderr=True)
-    cells = []
-    with progress.status("") as status:
-        for cell in run(pools, names):
-            cells.append(cell)
-            done = f"{len(cells)} of {len(pools) * len(names)}"
+    cells = _earlier(asked.onto) if asked.onto else {}
+    with Console(stderr=True).status("") as status:
+        for number, cell in enumerate(run(pools, names), 1):
+            cells[cell.scenario, cell.pool] = cell
+            done = f"{number} of {len(pools) * len(names)}"
             status.update(f"{done}: {cell.pool}, {cell.scenario}: {cell.verdict}")
-    table = Table(cells)
+    table = Table(
+        [cells[name, pool] for name in known for pool in adapters.ADAPTERS if (name, pool) in cells]
+    )
     machine = describe([])
-    machine.update(versions(pools))
+    machine.update(versions(table.pools))
     if asked.json == "-":
         print(json.dumps(table.as_dict(machine), indent=1))
     else:
@@ -57,10 +60,15 @@ def main() -> int:
         if asked.json:
             Path(asked.json).write_text(json.dumps(table.as_dict(machine), indent=1) + "\n", "utf-8")
     if asked.page:
-        command = shlex.join(["python", "-m", "benchmarks.torture", *sys.argv[1:]])
-        Path(asked.page).write_text(as_page(table, machine, command), "utf-8")
-    own_wrong = [cell for cell in cells if cell.pool == "respool" and cell.verdict == "fail"]
-    return 1 if own_wrong or any(cell.verdict == "error" for cell in cells) else 0
+        Path(asked.page).write_text(as_page(table, machine), "utf-8")
+    own_wrong = [cell for cell in cells.values() if cell.pool == "respool" and cell.verdict == "fail"]
+    return 1 if own_wrong or any(cell.verdict == "error" for cell in cells.values()) else 0
+
+
+def _earlier(file: str) -> dict[tuple[str, str], Cell]:
+    """Read the cells of an earlier run."""
+    cells = [Cell(**cell) for cell in json.loads(Path(file).read_text("utf-8"))["cells"]]
+    return {(cell.scenario, cell.pool): cell for cell in cells}
 
 
 if __name__ == "__main__":

@@ -79,7 +79,8 @@ def asleep(thread: threading.Thread) -> bool:
     """
     seen: tuple[int, int] | None = None
     looks = 0
-    for _ in range(int(SOON / 0.004)):
+    give_up = time.monotonic() + SOON
+    while time.monotonic() < give_up:
         frame = sys._current_frames().get(thread.ident or 0)
         if not thread.is_alive() or frame is None:
             return False

@@ -34,6 +34,7 @@ class Respool(Peer):
                 max_size=want.size,
                 max_per_key=want.per_key,
                 max_idle=0 if want.one_use else None,
+                idle_timeout=60.0 if want.upkeep else None,
             ),
             observer=respool.PoolObserver(),  # scenarios make hooks fail on purpose: no log of it
         )

@@ -114,17 +114,24 @@ class or hooks that count. **n.a.** is what a pool has no means for, and counts 
 
 The behaviour in brackets is told in [behaviours](../behaviours.md); what the other pools are good at is told in
 [](../why-not.md).
+
+To run it, from a checkout (the pools are in the dependency group `bench`; about a quarter of an hour; a single pool with
+`--pool`, a single situation by its name, a part of an earlier table anew with `--onto`):
+
+```sh
+pip install -e '.[cli]' --group bench
+python -m benchmarks.torture --json docs/benchmarks/torture.json --page docs/benchmarks/torture.md
+```
 """
 
 
-def as_page(table: Table, machine: dict[str, str], command: str) -> str:
+def as_page(table: Table, machine: dict[str, str]) -> str:
     """Write the page of the manual."""
-    return "\n".join(_page(table, machine, command)) + "\n"
+    return "\n".join(_page(table, machine)).rstrip("\n") + "\n"
 
 
-def _page(table: Table, machine: dict[str, str], command: str) -> Iterator[str]:
+def _page(table: Table, machine: dict[str, str]) -> Iterator[str]:
     yield _HEAD
-    yield f"```sh\n{command}\n```\n"
     yield "; ".join(f"{name} {value}" for name, value in machine.items()) + ".\n"
     titles = [table.title(pool) for pool in table.pools]
     yield f"| | what is right | {' | '.join(titles)} |"
