@@ -26,9 +26,12 @@ _STOP: Final = None
 
 
 class Destroyer:
-    """The queue to a pool's background thread, and the thread."""
+    """The queue to a pool's background thread, and the thread.
 
-    __slots__ = ("_core", "_inbox", "_name", "_starting", "_thread")
+    `take` looks at `_open` and puts in one step, so what is put is either seen by the thread or refused.
+    """
+
+    __slots__ = ("_core", "_inbox", "_name", "_open", "_starting", "_stopping", "_thread")
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,6 +43,8 @@ class Destroyer:
         old = getattr(self, "_inbox", None)
         self._inbox: SimpleQueue[Any] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._open = False
+        self._stopping = False
         self._starting = allocate_lock()
         if self._core is not None:
             core = self._core()
@@ -64,14 +69,13 @@ class Destroyer:
         try:
             if self._thread is not thread:  # somebody else was here in between
                 return
-            thread = threading.Thread(
-                target=_run,
-                args=(self._inbox, self._core),
-                name=f"respool-destroyer-{self._name}",
-                daemon=True,
+            # Known before it's started: an interrupt of the wait for its beginning doesn't make it a stranger.
+            self._thread = threading.Thread(
+                target=self._run, name=f"respool-destroyer-{self._name}", daemon=True
             )
-            thread.start()
-            self._thread = thread
+            self._stopping = False
+            self._thread.start()
+            self._open = True
         except RuntimeError:  # no more threads, or the interpreter ends: callers destroy for themselves
             pass
         finally:
@@ -82,39 +86,57 @@ class Destroyer:
         thread = self._thread
         if thread is None or not thread.is_alive():
             return False
+        if not self._open:
+            return False
         self._inbox.put(guard)
         return True
 
     def poll(self) -> None:
         """Have it ask what is pending, again and again as long as something is."""
-        self._inbox.put(_ASK)
+        if self._open:
+            self._inbox.put(_ASK)
 
     def stop(self) -> None:
         """Let the thread end after what it has been given so far."""
-        if self._thread is not None:
+        if self._open and not self._stopping:
+            self._stopping = True
             self._inbox.put(_STOP)
 
-
-def _run(inbox: SimpleQueue[Any], reference: weakref.ref[Core]) -> None:
-    pause: list[float | None] = [None]
-    while True:
+    def left(self) -> list[Guard]:
+        """Take out what the thread has not come to."""
+        found: list[Guard] = []
         try:
-            if _serve(inbox, reference, pause):
-                return
-        except BaseException:  # noqa: BLE001, S110 - what a hook raises has been counted; an interrupt is not for this thread
-            pass
+            while True:
+                item = self._inbox.get_nowait()
+                if isinstance(item, Guard):
+                    found.append(item)
+        except Empty:
+            return found
 
+    def _run(self) -> None:
+        pause: list[float | None] = [None]
+        while True:
+            try:
+                if self._serve(pause):
+                    return
+            except BaseException:  # noqa: BLE001, S110 - what a hook raises has been counted; an interrupt is not for this thread
+                pass
 
-def _serve(inbox: SimpleQueue[Any], reference: weakref.ref[Core], pause: list[float | None]) -> bool:
-    """Do one thing; True at the end.  No reference to the pool outlives this call."""
-    try:
-        item = inbox.get(timeout=pause[0])
-    except Empty:
-        item = _ASK
-    core = reference()
-    if core is None or item is _STOP or isinstance(item, weakref.ref):
-        return True
-    if isinstance(item, Guard):
-        core.destroy_here(item)
-    pause[0] = core.poll_here(FIRST_PAUSE if pause[0] is None or item is not _ASK else longer(pause[0]))
-    return False
+    def _serve(self, pause: list[float | None]) -> bool:
+        """Do one thing; True at the end.  No reference to the pool outlives this call."""
+        try:
+            item = self._inbox.get(timeout=pause[0])
+        except Empty:
+            item = _ASK
+        core = None if self._core is None else self._core()
+        if core is None:
+            return True
+        if item is _STOP:
+            self._open = False  # from here on `take` refuses; what it has taken before is done yet
+            for guard in self.left():
+                core.destroy_here(guard)
+            return True
+        if isinstance(item, Guard):
+            core.destroy_here(item)
+        pause[0] = core.poll_here(FIRST_PAUSE if pause[0] is None or item is not _ASK else longer(pause[0]))
+        return False

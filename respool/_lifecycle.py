@@ -20,6 +20,7 @@ from respool.stats import HOOKS, REASONS, PoolStats
 
 if TYPE_CHECKING:
     from respool._accounting import Accounts
+    from respool._slot import Guard
 
 __all__ = ["Core"]
 
@@ -224,7 +225,12 @@ class Core(Upkeep):
 
     def at_interpreter_exit(self) -> None:
         """Destroy what is idle, once, while modules still live."""
-        if self.closed or self.dropped or self.at_exit != "destroy":
+        if self.dropped or self.at_exit != "destroy":
+            return
+        if self.destroyer is not None:
+            for guard in self.destroyer.left():  # the thread, a daemon, will not come to these
+                self._destroy_at_exit(guard)
+        if self.closed:
             return
         # Nobody holds the lock for long, but a daemon thread that holds it may never run again.
         if not self.lock.acquire(timeout=1.0):
@@ -236,10 +242,13 @@ class Core(Upkeep):
         finally:
             self.lock.release()
         for guard in work.condemned:
-            try:
-                self._destroy(guard)
-            except BaseException:  # noqa: BLE001, S110 - exit goes on, whatever a hook does; it has been counted
-                pass
+            self._destroy_at_exit(guard)
+
+    def _destroy_at_exit(self, guard: Guard) -> None:
+        try:
+            self._destroy(guard)
+        except BaseException:  # noqa: BLE001, S110 - exit goes on, whatever a hook does; it has been counted
+            pass
 
     # -- fork ------------------------------------------------------------------------------------------
 
@@ -276,8 +285,9 @@ class Core(Upkeep):
         for row in rows:
             row.dead = True
             row.gate = row.due = SHUT
-            kept.append(row.idle)
+            kept += [row.idle, row.pending, row.stuck]
             row.idle = deque()
+            row.pending = row.stuck = None
             for ticket in row.queue.values():
                 ticket.record.phase = LIMBO
                 ticket.wake(

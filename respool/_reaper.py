@@ -48,9 +48,9 @@ class _Reaper:
             return False  # the next one who comes sees to it
         try:
             if self.thread is None or not self.thread.is_alive():
-                thread = threading.Thread(target=self.run, name="respool-reaper", daemon=True)
-                thread.start()
-                self.thread = thread
+                # Known before it's started: an interrupt of the wait for its beginning doesn't make it a stranger.
+                self.thread = threading.Thread(target=self.run, name="respool-reaper", daemon=True)
+                self.thread.start()
         except (
             RuntimeError
         ):  # no more threads, or the interpreter ends: acquire, release and reap() see to it
