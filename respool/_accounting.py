@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from respool._rooms import Rooms
@@ -38,20 +37,20 @@ __all__ = ["Accounts"]
 class Accounts(Rooms):
     """The books of one pool: its rooms, who waits, and what is evicted for whom.  Every method expects the pool's lock to be held."""
 
-    __slots__ = ("_aside", "_lru", "arrivals", "blocked", "ordered", "sleeping")
+    __slots__ = ("_aside", "_lru", "_unread", "arrivals", "blocked", "sleeping")
 
-    def __init__(self, max_size: int | None, max_cost: int | None, *, ordered: bool = False) -> None:
+    def __init__(self, max_size: int | None, max_cost: int | None) -> None:
         Rooms.__init__(self, max_size, max_cost)
-        # Whether the least recently used idle resource is ever asked for.
-        self.ordered = ordered or max_size is not None or max_cost is not None
         self.arrivals = 0  # tickets so far
         # The oldest who may be served waits for the total or the cost: nobody behind may pass, nor a
         # newcomer.
         self.blocked = False
         self.sleeping: OrderedDict[int, Ticket] = OrderedDict()  # whose owners sleep, by sequence number
-        # Heap of (lower bound of the oldest idle resource's stamp, row.no, row).
+        # Heap of (lower bound of the oldest idle resource's stamp, row.no, row).  Each row that has something idle is in
+        # there, or in `_aside`, or in `_unread`, or in `use.news`.
         self._lru: list[tuple[int, int, Row]] = []
-        self._aside: list[tuple[int, int, Row]] = []  # what belongs there and has been taken out for a moment
+        self._aside: list[tuple[int, int, Row]] = []  # what has been taken out of the heap for a moment
+        self._unread: list[dict[Row, None]] = []
 
     # -- the queue -------------------------------------------------------------------------------------
 
@@ -134,6 +133,7 @@ class Accounts(Rooms):
             elif row.idle:
                 guard = row.idle.pop()
                 ticket.grant = guard
+                self.idle -= 1
                 ticket.state = SERVED
                 ticket.wake(None)
                 self._take_out(row, ticket)
@@ -151,7 +151,6 @@ class Accounts(Rooms):
     def _grant_room(self, row: Row, ticket: Ticket) -> None:
         record = ticket.record
         cost = record.cost
-        self.list_row(row)
         self.size += 1
         self.cost += cost
         self.creating += 1
@@ -177,10 +176,10 @@ class Accounts(Rooms):
         if new and not self.has_room(ticket.record.cost, new):
             self._make_room(row, ticket, new, condemned)
             return False
-        self.list_row(row)
         for record in batch.records:
             if missing > new and row.idle:
                 batch.grants.append(row.idle.pop())
+                self.idle -= 1
                 missing -= 1
             elif record.phase is QUEUED and missing:
                 self.reserve(record)
@@ -216,10 +215,10 @@ class Accounts(Rooms):
 
     def _can_evict(self, row: Row, seq: int, rooms: int, costs: int) -> bool:
         """Tell whether the idle resources of the other rows would do, without touching any."""
+        self._read_news()
         seen = {row}  # and a step that was cut short may have left another row twice
-        for _, _, other in chain(self._lru, self._aside):
-            if rooms <= 0 and costs <= 0:
-                break
+        while (rooms > 0 or costs > 0) and (other := self._next_row()) is not None:
+            self._put_aside()
             if other in seen or _collects(other, seq):
                 continue
             seen.add(other)
@@ -233,6 +232,7 @@ class Accounts(Rooms):
                 costs -= guard.record.cost
                 if rooms <= 0 and costs <= 0:
                     break
+        self._put_back()
         return rooms <= 0 and costs <= 0
 
     def shed(self, condemned: deque[Guard]) -> None:
@@ -240,6 +240,7 @@ class Accounts(Rooms):
         for row in list(self.over):
             while row.idle and _too_many(row):
                 guard = row.idle.popleft()
+                self.idle -= 1
                 self.condemn(guard.record, "surplus")
                 condemned.append(guard)
             if not _too_many(row):
@@ -256,59 +257,75 @@ class Accounts(Rooms):
 
     # -- the least recently used -----------------------------------------------------------------------
 
-    def list_row(self, row: Row) -> None:
-        """Put a row into the order of use, if there is one."""
-        if row.listed or not self.ordered:
-            return
-        if len(self._lru) > 2 * self.rows + 16:  # mostly rows that are gone
-            living = [entry for entry in self._lru if not entry[2].dead]
-            heapify(living)
-            self._lru = living
-        heappush(self._lru, (0, row.no, row))
-        row.listed = True
-
     def oldest_idle(self, but: Row | None = None, seq: int = 0) -> Guard | None:
         """Pop the idle resource that was given back the longest ago.
 
         Over all rows but `but`, and but those whose idle resources are being collected by somebody who came before
         the ticket with the sequence number `seq`.
         """
-        # All stamps so far are below `tick` and all later ones above, so that a row that has nothing to give
-        # can be put off until `tick`: a bound below whatever it gets later.
-        use = self.use
-        tick = use.tick + 1
-        use.tick = tick
-        use.last = None
+        self._read_news()
         lru = self._lru
         found: Guard | None = None
-        self._put_back()  # what an earlier call has left aside when it was cut short
-        while lru:
-            stamp, no, row = lru[0]
-            if row.dead:
-                heappop(lru)
-                continue
-            if stamp >= tick:
-                break
+        while found is None and (row := self._next_row()) is not None:
             if row is but or _collects(row, seq):
-                self._aside.append(lru[0])
-                heappop(lru)
+                self._put_aside()
                 continue
             try:
                 oldest = row.idle[0].record.stamp
-                if oldest > stamp:
-                    heapreplace(lru, (oldest, no, row))
+                if oldest > lru[0][0]:
+                    heapreplace(lru, (oldest, row.no, row))
                 else:
                     found = row.idle.popleft()
-                    break
-            except IndexError:  # nothing there, or taken on the fast way just now
-                heapreplace(lru, (tick, no, row))
+                    self.idle -= 1
+            except IndexError:  # pragma: no cover - taken on the fast way just now
+                pass
         self._put_back()
         return found
 
+    def _next_row(self) -> Row | None:
+        """Give the row at the top of the heap, having dropped those that have nothing idle."""
+        lru = self._lru
+        while lru:
+            row = lru[0][2]
+            if row.idle and not row.dead:
+                return row
+            row.listed = False  # first: cut short here, it may come to be listed twice, which does no harm
+            heappop(lru)
+        return None
+
+    def _put_aside(self) -> None:
+        """Take the row at the top out of the heap for a moment."""
+        self._aside.append(self._lru[0])  # cut short here, it's in both, which does no harm
+        heappop(self._lru)
+
     def _put_back(self) -> None:
         while self._aside:
-            heappush(self._lru, self._aside[-1])  # cut short here, it's there twice, which does no harm
+            heappush(self._lru, self._aside[-1])
             self._aside.pop()
+
+    def _read_news(self) -> None:
+        """List the rows that have taken something back since the last time.
+
+        From here on `last` is None, so that a row which is dropped from the heap for having nothing idle is news again
+        once it has.
+        """
+        use = self.use
+        # One step: what is noted from here on is noted in a new dict.
+        use.last = None
+        news = use.news
+        use.news = {}
+        self._unread.append(news)
+        if len(self._lru) > 2 * self.rows + 16:  # mostly rows that are gone
+            living = [entry for entry in self._lru if not entry[2].dead]
+            heapify(living)
+            self._lru = living
+        while self._unread:
+            for row in self._unread[-1]:
+                if not row.listed and not row.dead:
+                    heappush(self._lru, (0, row.no, row))
+                    row.listed = True
+            self._unread.pop()
+        self._put_back()  # what an earlier call has left aside when it was cut short
 
 
 def _collects(row: Row, seq: int) -> bool:

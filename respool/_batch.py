@@ -95,6 +95,7 @@ class Batching(Acquiring):
                     while armful.own:
                         self._create(armful, armful.own[-1].record, seconds, deadline)
                     break
+                ticket.arm()  # it may be served again before this returns
                 self.under_lock(self._start_again_locked, armful, ticket, batch)
             ticket.outcome = "served"
         finally:

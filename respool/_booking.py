@@ -65,7 +65,9 @@ class Booking(Engine):
                 if use.last is not row:
                     use.last = row
                     use.tick += 1
+                    use.news[row] = None
                 record.stamp = use.tick
+                accounts.idle += 1
                 row.idle.append(subject)
         elif kind is DEFERRED:
             self.defer_locked(subject, work, entry)
@@ -162,15 +164,24 @@ class Booking(Engine):
         if not lane.dead and not lane.size and not lane.queue:
             self.keys.drop_locked(lane)
             self.accounts.rows -= 1
+            self.accounts.use.news.pop(lane, None)
             work.rows.append(lane)
 
     def trim_locked(self, most: int, work: Work) -> None:
         """Condemn idle resources beyond `most`, the least recently used first."""
-        for _ in range(sum(len(lane.idle) for lane in self.keys.all_locked()) - most):
-            guard = self.accounts.oldest_idle()
+        accounts = self.accounts
+        if not accounts.counted:
+            accounts.idle = self.count_idle_locked()
+            accounts.counted = True
+        for _ in range(accounts.idle - most):
+            guard = accounts.oldest_idle()
             if guard is not None:
-                self.accounts.condemn(guard.record, "surplus")
+                accounts.condemn(guard.record, "surplus")
                 work.condemned.append(guard)
+
+    def count_idle_locked(self) -> int:
+        """Count what is idle, over all rows."""
+        return sum(len(lane.idle) for lane in self.keys.all_locked())
 
     def unregister(self, record: Record) -> None:
         """Take the resource of a record out of the register."""

@@ -143,7 +143,7 @@ class Engine(ABC):
     def new_accounts(self) -> Accounts:
         """Open new books."""
         limits = self.limits
-        return Accounts(limits.max_size, limits.max_cost, ordered=limits.max_idle is not None)
+        return Accounts(limits.max_size, limits.max_cost)
 
     def apply(self, limits: PoolLimits) -> None:
         """Make `limits` those of the pool, as far as no books are concerned."""
@@ -175,6 +175,7 @@ class Engine(ABC):
                     return step(*rest)
                 except BaseException:
                     self.again = True  # whatever was begun is finished below
+                    self.accounts.counted = False
                     raise
                 finally:
                     self.owner = 0
@@ -230,6 +231,7 @@ class Engine(ABC):
                         self.settle_locked(work)
                 except BaseException:  # pragma: no cover - by interrupts only: tests/core/test_interrupts.py
                     self.again = True
+                    self.accounts.counted = False
                     raise
                 finally:
                     self.owner = 0

@@ -54,7 +54,7 @@ class Core(Upkeep):
                 uses = record.uses
                 acquired += uses
                 firsts += uses > 0
-        idle = len(lane.idle) if lane is not None else sum(len(row.idle) for row in self.keys.all_locked())
+        idle = len(lane.idle) if lane is not None else self.count_idle_locked()
         pending = self.accounts.pending if lane is None else lane.deferred
         sleeping = self.accounts.sleeping
         waiters = len(sleeping) if lane is None else sum(seq in sleeping for seq in lane.queue)
@@ -116,6 +116,7 @@ class Core(Upkeep):
 
     def _condemn_idle_locked(self, row: Lane, reason: str, work: Work) -> int:
         count = 0
+        self.accounts.counted = False
         while row.idle:
             try:
                 guard = row.idle.popleft()

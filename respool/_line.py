@@ -239,7 +239,7 @@ class Queueing(Deferring):
         if row.where is PARKED:
             held = sum(record.row is row for record in stuck.values())
             return held >= row.size - row.quarantined - len(row.idle)
-        idle = sum(len(lane.idle) for lane in self.keys.all_locked())
+        idle = self.count_idle_locked()
         return len(stuck) >= self.accounts.size - self.accounts.quarantined - idle
 
     def _sleep(self, ticket: Waiter, deadline: float | None) -> None:
@@ -308,7 +308,7 @@ class Queueing(Deferring):
     def timeout_error_locked(self, message: str, key: object) -> PoolTimeoutError:
         """Build a PoolTimeoutError that says how things stand."""
         accounts = self.accounts
-        idle = sum(len(lane.idle) for lane in self.keys.all_locked())
+        idle = self.count_idle_locked()
         busy = accounts.creating + accounts.destroying + accounts.quarantined + accounts.pending
         holders = None
         if self.track:

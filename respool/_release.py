@@ -61,6 +61,7 @@ class Releasing(Losses):
             if use.last is not row:
                 use.last = row
                 use.tick += 1
+                use.news[row] = None
             record.stamp = use.tick
             row.idle.append(guard)
 

@@ -30,9 +30,11 @@ class Rooms:
     __slots__ = (
         "_ready",
         "cost",
+        "counted",
         "creating",
         "destroying",
         "destroying_cost",
+        "idle",
         "max_cost",
         "max_size",
         "over",
@@ -61,6 +63,10 @@ class Rooms:
         # There may be too much of something, since limits have shrunk; and rows that may be beyond their caps.
         self.shrunk = False
         self.over: dict[Row, None] = {}
+        # Idle resources over all rows, as long as `counted` says so: where there's a `max_idle`, all that moves them is
+        # done under the lock.  Whoever moves many, or is cut short, leaves it to be counted anew.
+        self.idle: int = 0
+        self.counted = False
         self._ready: list[tuple[int, Row]] = []  # heap of (lower bound of the head's seq, row)
 
     # Each of these is told twice without harm, and its body is one straight line: an interrupt comes before

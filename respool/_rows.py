@@ -51,14 +51,16 @@ class Use:
     """The order in which resources were last given back, over all rows.
 
     Resources on one row's idle stack are in order anyway, so the count only moves when another row than the
-    last one takes a resource back.
+    last one takes a resource back.  That row is noted in `news`, from which whoever wants to know the order learns which
+    rows have something: after that it sets `last` to None, so that the next one to take something back is news again.
     """
 
-    __slots__ = ("last", "tick")
+    __slots__ = ("last", "news", "tick")
 
     def __init__(self) -> None:
         self.last: object = None
         self.tick = 0
+        self.news: dict[Row, None] = {}
 
 
 class Ledger:
@@ -141,7 +143,7 @@ class Row:
         self.stuck: deque[Guard] | None = None
         self.queue: OrderedDict[int, Ticket] = OrderedDict()  # by sequence number, oldest first
         self.where = OUT
-        self.listed = False  # in `Accounts._lru`
+        self.listed = False  # in `Accounts._lru`, or put aside from there
         self.dead = False  # dropped from the pool's keys; never used again
         self.ledger = Ledger()
 

@@ -71,7 +71,6 @@ class Upkeep(Batching):
         if self.timed:
             record.born = record.since = monotonic()
             record.draw = draw()
-        self.accounts.list_row(row)
         # In one straight line: what is in the books has its resource.
         record.resource = resource
         self.by_id[id(resource)] = record
@@ -87,7 +86,7 @@ class Upkeep(Batching):
             and not accounts.shrunk
             and (row.cap is None or row.size < row.cap)
             and accounts.has_room(cost)
-            and (most is None or sum(len(other.idle) for other in self.keys.all_locked()) < most)
+            and (most is None or self.count_idle_locked() < most)
         )
 
     def prefill(self, lane: Lane, count: object) -> int:
@@ -127,7 +126,6 @@ class Upkeep(Batching):
             return None
         if not self._may_grow_locked(record.row, record.cost):
             return False
-        self.accounts.list_row(record.row)
         self.accounts.reserve(record)
         return True
 
@@ -142,6 +140,7 @@ class Upkeep(Batching):
         self.settle_locked(work)
         lane.generation += 1
         lane.forgotten = lane.generation
+        self.accounts.counted = False
         count = 0
         for record in list(self.by_id.values()):
             if record.row is lane:
@@ -187,6 +186,7 @@ class Upkeep(Batching):
         if not self.timed:
             return 0
         count = 0
+        self.accounts.counted = False
         now = monotonic()
         limits = self.limits
         for lane in list(self.keys.all_locked()):
@@ -289,8 +289,8 @@ class Upkeep(Batching):
                 record.since = monotonic()
         self.apply(limits)
         accounts.max_size, accounts.max_cost = limits.max_size, limits.max_cost
-        accounts.ordered = True
         accounts.shrunk = True  # `shed` finds out
+        accounts.counted = False
         for row in rows:
             self._resize_row_locked(row, caps[row])
         self.settle_locked(work)
@@ -300,7 +300,6 @@ class Upkeep(Batching):
         accounts = self.accounts
         row.cap = cap
         accounts.over[row] = None
-        accounts.list_row(row)
         row.calm_gate, row.calm_due = self.calm()
         if row.queue:
             accounts.stir(row)

@@ -80,6 +80,7 @@ class Face(Generic[K, T]):
         if use.last is not lane:
             use.last = lane
             use.tick += 1
+            use.news[lane] = None
         record.stamp = use.tick
         lane.idle.append(guard)
 

@@ -142,6 +142,7 @@ class LeaseGroup(Generic[K, T]):
                     if use.last is not lane:
                         use.last = lane
                         use.tick += 1
+                        use.news[lane] = None
                     lane.idle.extend(guards)
                     return
         core: Any = lane.engine

@@ -124,6 +124,7 @@ class Lease(Generic[K, T]):
         if use.last is not lane:
             use.last = lane
             use.tick += 1
+            use.news[lane] = None
         record.stamp = use.tick
         lane.idle.append(guard)
 
@@ -204,6 +205,7 @@ class Lease(Generic[K, T]):
         if use.last is not lane:
             use.last = lane
             use.tick += 1
+            use.news[lane] = None
         record.stamp = use.tick
         lane.idle.append(guard)
 
