@@ -83,6 +83,13 @@ def coverage(session: nox.Session) -> None:
     session.run("coverage", "report")
 
 
+@nox.session(python=PYTHONS[0])
+def mutants(session: nox.Session) -> None:
+    """Break the accounting in one place after the other: its model test must notice each. Takes half an hour; not in CI."""
+    session.install(*group("test"), "--editable", ".")
+    session.run("python", "scripts/mutants", *session.posargs)
+
+
 @nox.session(python=PYTHONS)
 def wheel(session: nox.Session) -> None:
     """Run the whole suite on the built wheel, in a folder where the sources cannot be imported."""

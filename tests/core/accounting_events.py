@@ -9,43 +9,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from respool._rows import CLOSED, LEFT, SERVED
-from respool._slot import CONDEMNED, DESTROYING, GONE, silence
-from tests.core.accounting_twin import MARK, Claim, Twin
+from respool._rows import CLOSED, IMPOSSIBLE, LEFT, SERVED, SHUT
+from respool._slot import GONE, QUEUED, silence
+from tests.core.accounting_stock import Stock
+from tests.core.accounting_twin import MARK, Claim
 
 if TYPE_CHECKING:
     from respool._slot import Guard
 
 
-class Pool(Twin):
+class Pool(Stock):
     """A twin with all that its users can do."""
 
     # -- acquiring -------------------------------------------------------------------------------------
 
-    def acquire(self, key: str, cost: int = 1, *, wait: bool = True, slow: bool = False) -> None:
-        """Somebody wants a resource: an idle one by the fast way, else in line; at once in line where a note at the gate says so."""
+    def acquire(
+        self,
+        key: str,
+        cost: int = 1,
+        count: int | None = None,
+        *,
+        wait: bool = True,
+        slow: bool = False,
+        evicts: bool = True,
+    ) -> None:
+        """Somebody wants a resource, or several at once where `count` says so.
+
+        Idle ones are had by the fast way, else it's in line; at once in line where a note at the gate says so.
+        """
         if not self.settled:
             self.settle()
         row = self.row(key)
-        if not (row.gate or slow):
-            try:
-                guard = row.idle.pop()
-            except IndexError:
-                pass
-            else:
-                self._hit(key, cost, guard)
-                return
-        possible = self.accounts.fits_ever(cost)
-        assert possible == self.model.fits_ever(cost)
-        if not possible:
+        if not (row.gate or slow) and len(row.idle) >= (count or 1):
+            self._hit(key, cost, [row.idle.pop() for _ in range(count or 1)])
+            return
+        if not self.model.fits_ever(key, cost, count or 1):
             self._tidy(row)
             return
-        claim = Claim(row, cost, self.guards)
-        if not self._enter(claim):
-            self.model.go(self.model.arrive(key, cost))
+        claim = Claim(row, cost, self.guards, count, evicts=evicts)
+        entered = self._enter(claim)
+        claim.waiter = self.model.arrive(key, cost, count or 1, evicts=evicts)
+        if not entered:
+            self.model.go(claim.waiter)
             self.settle()
             return
-        claim.waiter = self.model.arrive(key, cost)
         self.waiting.append(claim)
         condemned = self.settle()
         while condemned and not wait and claim in self.waiting:
@@ -55,13 +62,14 @@ class Pool(Twin):
         if not wait and claim in self.waiting:
             self.time_out(claim)
 
-    def _hit(self, key: str, cost: int, guard: Guard) -> None:
-        guard.record.uses += 1
-        waiter = self.model.arrive(key, cost)
-        assert self.model.serve() == []
-        assert waiter.got is self.things[guard.record], "a hit that passes others, or of the wrong one"
-        self.model.use(waiter.got)
-        self.held.append(guard)
+    def _hit(self, key: str, cost: int, guards: list[Guard]) -> None:
+        waiter = self.model.arrive(key, cost, len(guards))
+        assert self.model.serve() == ([], [])
+        assert waiter.got == [self.things[guard.record] for guard in guards], (
+            "a hit that passes others, or of the wrong one"
+        )
+        for guard in guards:
+            self._hand_out(guard)
         self.check()
 
     def _enter(self, claim: Claim) -> bool:
@@ -75,158 +83,132 @@ class Pool(Twin):
 
     def _end(self, claim: Claim) -> None:
         self.tell(self.accounts.leave, claim.ticket)
-        silence(claim.own)
-        self._tidy(claim.record.row)
+        self._return_all(claim)
+
+    def _return_all(self, claim: Claim) -> None:
+        """All that a claim was given goes back."""
+        row = claim.ticket.record.row
+        guards = claim.take()
+        while guards:
+            self._come_back(guards.pop())
+        for record in claim.rooms():
+            self.tell(self.accounts.unmade, record)
+            self.model.unmade(self.things.pop(record))
+        for guard in claim.own:
+            silence(guard)
+        self._tidy(row)
+
+    def _out_of_line(self, claim: Claim, state: str, woken: list[None]) -> None:
+        assert (claim.ticket.state, claim.woken) == (state, woken)
+        self.waiting.remove(claim)
+        self.model.go(claim.waiter)
 
     def time_out(self, claim: Claim, *, later: bool = False) -> None:
         """Somebody leaves the line."""
-        self.waiting.remove(claim)
         self._end(claim)
-        assert (claim.ticket.state, claim.woken) == (LEFT, [])
-        self.model.go(claim.waiter)
+        self._out_of_line(claim, LEFT, [])
         self.settle(later=later)
 
     def create_ends(self, claim: Claim, *, good: bool, later: bool = False) -> None:
         """The create hook of somebody who was given a room returns, or raises."""
         self.creating.remove(claim)
-        record = claim.record
+        (record,) = claim.records
         thing = self.things[record]
-        if good:
+        if not good:
+            self._return_all(claim)
+        else:
             self.tell(self.accounts.made, record)
             self.model.made(thing)
-            self._hand_out(claim.own)
-            del claim.own
-        else:
-            self._give_up_room(claim)
+            if hasattr(claim, "waiter"):
+                self._hand_out(claim.own.pop())
+            else:  # ahead of time
+                self._come_back(claim.own.pop())
         self.settle(later=later)
-
-    def _give_up_room(self, claim: Claim) -> None:
-        self.tell(self.accounts.unmade, claim.record)
-        self._tidy(claim.record.row)
-        silence(claim.own)
-        self.model.unmade(self.things.pop(claim.record))
-
-    def _hand_out(self, guard: Guard) -> None:
-        guard.record.uses += 1
-        self.model.use(self.things[guard.record])
-        self.held.append(guard)
 
     def pass_on(self, claim: Claim, *, later: bool = False) -> None:
         """Somebody who was served doesn't come for it: an interrupt, or too late."""
-        self.tell(self.accounts.leave, claim.ticket)
-        assert claim.ticket.state is SERVED
-        if claim in self.creating:
-            self.creating.remove(claim)
-            self._give_up_room(claim)
+        for kind in (self.creating, self.offered, self.batches):
+            if claim in kind:
+                kind.remove(claim)
+        if hasattr(claim, "waiter"):
+            assert claim.ticket.state is SERVED
+            self._end(claim)
         else:
-            self.offered.remove(claim)
-            silence(claim.own)
-            guard, claim.ticket.grant = claim.ticket.grant, None
-            assert guard is not None
-            self.tell(self.accounts.stir, guard.record.row)
-            self._put_back(guard)
-            del guard  # from here on only the idle stack may hold it, or its loss would go unnoticed
+            self._return_all(claim)
         self.settle(later=later)
 
     def take_offer(self, claim: Claim, *, valid: bool, destroyed_first: bool = False) -> None:
         """Somebody takes the idle one they were served with; if it proves invalid, they're in line again."""
         self.offered.remove(claim)
-        guard, claim.ticket.grant = claim.ticket.grant, None
-        assert guard is not None
+        (guard,) = claim.take()
         if valid:
-            claim.record.phase = GONE
-            silence(claim.own)
+            claim.records[0].phase = GONE
+            silence(claim.own.pop())
             self._hand_out(guard)
             return
         self._doom(guard, "invalid")
         if destroyed_first:
             self.destroyed(guard, later=True)
+        self._again(claim)
+        self.settle()
+
+    def _again(self, claim: Claim) -> None:
         row: Any = self.row(claim.waiter.key)
-        claim.record.row = claim.record.lane = row
+        for record in claim.records:
+            record.row = record.lane = row
         self.model.come_back(claim.waiter)
         if self._enter(claim):
             self.waiting.append(claim)
         else:
             self.model.go(claim.waiter)
+
+    # -- several at once -------------------------------------------------------------------------------
+
+    def finish_batch(self, claim: Claim, *, made: int | None = None, later: bool = False) -> None:
+        """Somebody creates what is missing of the several they were served with, and has them all.
+
+        Where `made` is given, creating fails after so many, and all goes back.
+        """
+        self.batches.remove(claim)
+        guards = claim.take()
+        rooms = claim.rooms()
+        for record in rooms[:made]:
+            self.tell(self.accounts.made, record)
+            self.model.made(self.things[record])
+            guards.append(next(guard for guard in claim.own if guard.record is record))
+            claim.own.remove(guards[-1])
+        if claim.rooms():
+            while guards:
+                self._come_back(guards.pop())
+            self._return_all(claim)
+            self.settle(later=later)
+            return
+        for guard in claim.own:
+            guard.record.phase = GONE
+            silence(guard)
+        for guard in guards:
+            self._hand_out(guard)
+
+    def refuse_batch(self, claim: Claim, pick: int, *, destroyed_first: bool = False) -> None:
+        """One of the idle ones of several proves invalid: the others go back, and their claimant into line again."""
+        self.batches.remove(claim)
+        guards = claim.take()
+        guard = guards.pop(pick % len(guards))
+        self._doom(guard, "invalid")
+        del guard
+        if destroyed_first:
+            self.destroyed(self.dying[-1], later=True)
+        while guards:
+            self._come_back(guards.pop())
+        for record in claim.rooms():
+            self.tell(self.accounts.unmade, record)
+            self.model.unmade(self.things.pop(record))
+            record.phase = QUEUED
+        self._tidy(claim.ticket.record.row)
+        self._again(claim)
         self.settle()
 
-    # -- giving back -----------------------------------------------------------------------------------
-
-    def give_back(self, number: int = 0, *, later: bool = False) -> None:
-        """A holder gives its resource back, by the fast way where nobody has to look."""
-        row = self.held[number].record.row
-        if row.due:
-            self.tell(self.accounts.stir, row)
-            self._put_back(self.held.pop(number))
-            self.settle(later=later)
-        else:
-            self._put_back(self.held.pop(number))
-            self.check()
-
-    def _put_back(self, guard: Guard) -> None:
-        record = guard.record
-        row = record.row
-        use = row.use
-        if use.last is not row:
-            use.last = row
-            use.tick += 1
-        record.stamp = use.tick
-        row.idle.append(guard)
-        self.model.give_back(self.things[record])
-
-    def discard(self, guard: Guard, *, later: bool = False) -> None:
-        """A holder has its resource destroyed: the hook begins."""
-        self.held.remove(guard)
-        self._doom(guard, "discarded")
-        self.settle(later=later)
-
-    def _doom(self, guard: Guard, reason: str) -> None:
-        guard.record.reason = reason
-        guard.record.phase = CONDEMNED
-        self.tell(self.accounts.going, guard.record)
-        self.model.doom(self.things[guard.record], reason)
-        self.dying.append(guard)
-
-    def detach(self, guard: Guard, *, later: bool = False) -> None:
-        """A holder takes its resource out of the pool."""
-        self.held.remove(guard)
-        self.tell(self.accounts.taken_out, guard.record)
-        self._tidy(guard.record.row)
-        silence(guard)
-        self.model.detach(self.things.pop(guard.record))
-        self.settle(later=later)
-
-    def drop(self, number: int, *, later: bool = False) -> None:
-        """A holder drops its lease."""
-        del self.held[number]
-        assert len(self.lost) == 1
-        self.settle_lost()
-        self.settle(later=later)
-
-    def clear(self, key: str, *, later: bool = False) -> None:
-        """The idle ones of a key are to be destroyed."""
-        for thing in self.model.idle(key):
-            guard = self.rows[key].idle.popleft()
-            assert self.things[guard.record] is thing
-            self.tell(self.accounts.condemn, guard.record, "cleared")
-            self.model.doom(thing, "cleared")
-            self.dying.append(guard)
-        self.settle(later=later)
-
-    def destroyed(self, guard: Guard, *, kept: bool = False, later: bool = False) -> None:
-        """A destroy hook has ended: the resource is gone, or can't be freed and is kept."""
-        self.dying.remove(guard)
-        record = guard.record
-        record.phase = DESTROYING
-        silence(guard)
-        if kept:
-            self.tell(self.accounts.stays, record)
-            self.model.kept(self.things[record])
-        else:
-            self.tell(self.accounts.gone, record)
-            self._tidy(record.row)
-            self.model.gone(self.things.pop(record))
-        self.settle(later=later)
+    # -- others' doing ---------------------------------------------------------------------------------
 
     def fail(self, key: str) -> None:
         """All who wait for a key are woken to fail."""
@@ -235,13 +217,37 @@ class Pool(Twin):
         if key not in self.rows:
             return
         self.tell(self.accounts.fail, self.rows[key])
-        for claim in self.waiting.copy():
-            if claim.waiter.key == key:
-                assert (claim.ticket.state, claim.woken) == (CLOSED, [None])
-                self.waiting.remove(claim)
-                silence(claim.own)
-                self.model.go(claim.waiter)
-        self._tidy(self.rows[key])
+        for claim in [claim for claim in self.waiting if claim.waiter.key == key]:
+            self._out_of_line(claim, CLOSED, [None])
+            self._return_all(claim)
+        self.settle()
+
+    def resize(
+        self,
+        max_size: int | None,
+        max_cost: int | None,
+        max_idle: int | None,
+        caps: dict[str, int | None],
+    ) -> None:
+        """Other limits are put in force; who waits for what they rule out is woken to be told."""
+        accounts = self.accounts
+        refused = self.model.resize(max_size, max_cost, max_idle, caps)
+        self.gate.append(MARK)
+        self.calm = self.gate if max_idle is None else SHUT
+        accounts.max_size, accounts.max_cost = max_size, max_cost
+        accounts.shrunk = True
+        for key, row in self.rows.items():
+            row.cap = caps.get(key)
+            accounts.over[row] = None
+            row.calm_gate = row.calm_due = self.calm
+            if row.queue:
+                self.tell(accounts.stir, row)
+            else:
+                row.gate = row.due = self.calm
+        for claim in [claim for claim in self.waiting if claim.waiter in refused]:
+            self.tell(accounts.refuse, claim.ticket, IMPOSSIBLE)
+            self._out_of_line(claim, IMPOSSIBLE, [None])
+            self._return_all(claim)
         self.settle()
 
     # -- the end ---------------------------------------------------------------------------------------
@@ -253,14 +259,20 @@ class Pool(Twin):
         self.settle()
         for key in list(self.rows):
             self.fail(key)
-        for claim in self.creating + self.offered:
+        for claim in self.creating + self.offered + self.batches:
             self.pass_on(claim, later=True)
         for guard in self.held.copy():
             self.discard(guard, later=True)
+        self.ask_again(later=True)
+        while self.pending:
+            self.ask(0, "yes", later=True)
         for key in list(self.rows):
             self.clear(key, later=True)
         for guard in self.dying.copy():
             self.destroyed(guard, later=True)
         self.settle()
-        assert self.accounts.size == self.accounts.quarantined
-        assert all(row.quarantined for row in self.rows.values())
+        assert self.accounts.size == self.accounts.quarantined == len(self.kept)
+        for key in list(self.rows):
+            self.forget(key)
+        assert not self.rows
+        assert (self.accounts.size, self.accounts.cost, self.accounts.quarantined) == (0, 0, 0)

@@ -1,8 +1,8 @@
 """The books of a pool and the naive model, led through the same events and compared after each.
 
-This half of it is what the engine does with `respool._accounting.Accounts` around each event: steps that may be cut short by
+This part of it is what the engine does with `respool._accounting.Accounts` around each event: steps that may be cut short by
 interrupts, guards that are lost on the way, serving, rows made and dropped, and then the comparison. The events themselves are
-in `tests.core.accounting_events`.
+in `tests.core.accounting_stock` and `tests.core.accounting_events`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from respool._accounting import Accounts
-from respool._rows import SERVED, SHUT, WAITING, Row, Ticket
+from respool._rows import SERVED, SHUT, WAITING, Batch, Row, Ticket
 from respool._slot import (
     CONDEMNED,
     CREATING,
+    PENDING,
     QUARANTINED,
     READY,
     Bell,
@@ -38,6 +39,8 @@ PHASES: Final = {
     model.CREATING: CREATING,
     model.HELD: READY,
     model.IDLE: READY,
+    model.PENDING: PENDING,
+    model.STUCK: QUARANTINED,
     model.GOING: CONDEMNED,
     model.KEPT: QUARANTINED,
 }
@@ -53,16 +56,40 @@ class Lane(Row):
 
 
 class Claim:
-    """An acquire that went the slow way."""
+    """An acquire that went the slow way, for one resource or, where `count` is given, for so many at once."""
 
-    def __init__(self, row: Any, cost: int, guards: type[Guard]) -> None:
-        self.record = Record(row)
-        self.record.cost = cost
-        self.own = guards()
-        self.own.record = self.record
+    def __init__(
+        self, row: Any, cost: int, guards: type[Guard], count: int | None = None, *, evicts: bool = True
+    ) -> None:
+        self.records = [Record(row) for _ in range(count or 1)]
+        self.own = [guards() for _ in self.records]
+        for guard, record in zip(self.own, self.records, strict=True):
+            guard.record = record
+            record.cost = cost
         self.woken: list[None] = []
-        self.ticket = Ticket(self.record, self.woken.append)
-        self.waiter: model.Waiter
+        self.ticket = Ticket(self.records[0], self.woken.append)
+        self.ticket.batch = Batch(self.records) if count else None
+        self.ticket.count = count or 1
+        self.ticket.evicts = evicts
+        self.waiter: model.Waiter  # none if it's created ahead of time
+
+    def take(self) -> list[Guard]:
+        """Take the idle ones that it was served with."""
+        if self.ticket.batch is not None:
+            taken, self.ticket.batch.grants = self.ticket.batch.grants, []
+            return taken
+        guard, self.ticket.grant = self.ticket.grant, None
+        return [] if guard is None else [guard]
+
+    def granted(self) -> list[Record]:
+        """Give the records of the idle ones that it was served with."""
+        ticket = self.ticket
+        guards = [ticket.grant] if ticket.batch is None else ticket.batch.grants
+        return [guard.record for guard in guards if guard is not None]
+
+    def rooms(self) -> list[Record]:
+        """Give its records that have a room to create in."""
+        return [record for record in self.records if record.phase is CREATING]
 
 
 def interrupt() -> None:
@@ -93,8 +120,12 @@ class Twin:
         self.waiting: list[Claim] = []
         self.creating: list[Claim] = []
         self.offered: list[Claim] = []
+        self.batches: list[Claim] = []  # served
         self.held: list[Guard] = []
+        self.pending: list[Guard] = []
+        self.stuck: list[Guard] = []
         self.dying: list[Guard] = []
+        self.kept: list[Record] = []
         self.condemned: deque[Guard] = deque()  # by the present matching
         # What is to go wrong next: places at which a step, or a matching, is interrupted.
         self.in_steps: list[int] = []
@@ -103,6 +134,8 @@ class Twin:
         self.careless = False  # a matching that is interrupted drops what it had condemned
         self.settled = True
         self.sound = True  # nothing failed so far
+        # Size and cost when last compared, by key and in all.
+        self.most: dict[str | None, tuple[int, int]] = {}
 
     # -- steps, and what interrupts them ---------------------------------------------------------------
 
@@ -160,22 +193,29 @@ class Twin:
                 blurred = True
                 self.condemned.clear()
                 self.settle_lost()
+            self._look_for_parts()
         self.gate.clear()
-        if self.accounts.blocked:
+        if self.accounts.blocked or self.accounts.shrunk:
             self.gate.append(MARK)
         condemned, self.condemned = list(self.condemned), deque()
         self.dying += condemned
         chosen = [self.things[guard.record] for guard in condemned]
-        expected = self.model.serve()
+        shed, expected = self.model.serve()
         if blurred:  # the order was lost with the list
-            expected.sort(key=id)
+            expected = sorted(shed + expected, key=id)
             chosen.sort(key=id)
+        else:
+            assert sorted(chosen[: len(shed)], key=id) == sorted(shed, key=id), "others were shed"
+            del chosen[: len(shed)]
         assert chosen == expected, "others were condemned, or in another order"
         self._sort_served()
+        assert self.accounts.shrunk == self.model.is_shrinking()
         self.check()
         return condemned
 
     def _match(self) -> None:
+        if self.accounts.shrunk:
+            self.accounts.shed(self.condemned)
         self.accounts.match(self.condemned)
         most = self.model.max_idle
         if most is None:
@@ -186,23 +226,39 @@ class Twin:
                 self.accounts.condemn(guard.record, "surplus")
                 self.condemned.append(guard)
 
+    def _look_for_parts(self) -> None:
+        """Tell the model what a matching that was interrupted has left with those who want several: what it had moved stays with them."""
+        for claim in self.waiting:
+            if claim.ticket.batch is None or claim.ticket.state is not WAITING:
+                continue
+            for record in claim.granted():
+                if self.things[record] not in claim.waiter.got:
+                    self.model.take_part(claim.waiter, self.things[record])
+            for record in claim.rooms():
+                if record not in self.things:
+                    self.model.take_part(claim.waiter, None)
+                    self.things[record] = claim.waiter.got[-1]
+
     def _sort_served(self) -> None:
         for claim in self.waiting.copy():
-            ticket, thing = claim.ticket, claim.waiter.got
-            if thing is None:
-                assert (ticket.state, claim.woken, ticket.grant) == (WAITING, [], None)
-                continue
-            assert ticket.state is SERVED, "the model serves this one"
-            assert claim.woken == [None], "served and not woken, or woken twice"
-            self.waiting.remove(claim)
-            if thing.state == model.CREATING:
-                assert ticket.grant is None, "an idle one instead of a room"
-                self.things[claim.record] = thing
-                self.creating.append(claim)
+            ticket, waiter = claim.ticket, claim.waiter
+            if waiter in self.model.waiters:
+                assert (ticket.state, claim.woken) == (WAITING, [])
             else:
-                assert ticket.grant is not None, "a room instead of an idle one"
-                assert self.things[ticket.grant.record] is thing, "another idle one"
-                self.offered.append(claim)
+                assert ticket.state is SERVED, "the model serves this one"
+                assert claim.woken == [None], "served and not woken, or woken twice"
+                self.waiting.remove(claim)
+                kind = self.creating if claim.rooms() else self.offered
+                (kind if ticket.batch is None else self.batches).append(claim)
+            new = [thing for thing in waiter.got if thing.state == model.CREATING]
+            old = [thing for thing in waiter.got if thing.state != model.CREATING]
+            assert [self.things[record] for record in claim.granted()] == old, "other idle ones"
+            rooms = claim.rooms()
+            assert len(rooms) == len(new), "too many rooms, or too few"
+            for record in rooms:
+                if record not in self.things:
+                    known = self.things.values()
+                    self.things[record] = next(thing for thing in new if thing not in known)
 
     # -- rows ------------------------------------------------------------------------------------------
 
@@ -225,7 +281,9 @@ class Twin:
     # -- comparing -------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Compare all that the books say with what the model counts."""
+        """Compare all that the books say with what the model counts, and see that no limit is passed: what is beyond one that
+        has shrunk never grows.
+        """
         self.sound = False
         accounts, there = self.accounts, self.model
         assert accounts.blocked == there.blocked
@@ -233,13 +291,15 @@ class Twin:
         assert self.rows.keys() == there.history.keys(), "a row forgotten too early, or kept for nothing"
         self._check_counts(accounts, None)
         assert accounts.destroying_cost == sum(thing.cost for thing in there.of(state=model.GOING))
-        assert there.max_size is None or accounts.size <= there.max_size
-        assert there.max_cost is None or accounts.cost <= there.max_cost
+        size, cost = self.most.get(None, (0, 0))
+        assert there.max_size is None or accounts.size <= max(there.max_size, size)
+        assert there.max_cost is None or accounts.cost <= max(there.max_cost, cost)
         _check_ledger(accounts.total, there.total, accounts)
         for key, row in self.rows.items():
             self._check_counts(row, key)
             _check_ledger(row.ledger, there.history[key], row)
-            assert row.cap is None or row.size <= row.cap
+            assert row.cap == there.caps.get(key)
+            assert row.cap is None or row.size <= max(row.cap, self.most.get(key, (0, 0))[0])
             assert [self.things[guard.record] for guard in row.idle] == there.idle(key)
             line = [claim.ticket for claim in self.waiting if claim.waiter.key == key]
             line.sort(key=lambda ticket: ticket.seq)
@@ -251,6 +311,8 @@ class Twin:
             assert row.due is closed, "a release passes those who wait, or goes the slow way for nobody"
         for record, thing in self.things.items():
             assert record.phase is PHASES[thing.state]
+        self.most = {key: (row.size, row.cost) for key, row in self.rows.items()}
+        self.most[None] = (accounts.size, accounts.cost)
         self.sound = True
 
     def _check_counts(self, books: Accounts | Row, key: str | None) -> None:
@@ -259,7 +321,9 @@ class Twin:
         assert books.cost == sum(thing.cost for thing in there.of(key))
         assert books.creating == len(there.of(key, model.CREATING))
         assert books.destroying == len(there.of(key, model.GOING))
-        assert books.quarantined == len(there.of(key, model.KEPT))
+        assert books.quarantined == len(there.of(key, model.KEPT) + there.of(key, model.STUCK))
+        pending = books.deferred if isinstance(books, Row) else books.pending
+        assert pending == len(there.of(key, model.PENDING))
 
     def _in_order(self, key: str) -> list[Claim]:
         claims = [claim for claim in self.waiting if claim.waiter.key == key]
@@ -268,7 +332,9 @@ class Twin:
 
 def _check_ledger(ledger: Ledger, happened: Counter[str], books: Accounts | Row) -> None:
     written = {"created": ledger.created, "destroyed": ledger.destroyed, "detached": ledger.detached}
+    written |= {"adopted": ledger.adopted, "abandoned": ledger.abandoned}
     written |= {"leaked": ledger.leaked, "retired": ledger.retired, "retired firsts": ledger.retired_firsts}
     written |= {f"destroyed for {reason}": number for reason, number in ledger.destroyed_for.items()}
     assert {what: number for what, number in written.items() if number} == +happened
-    assert ledger.created == ledger.destroyed + ledger.detached + books.size - books.creating
+    came, went = ledger.created + ledger.adopted, ledger.destroyed + ledger.detached + ledger.abandoned
+    assert came == went + books.size - books.creating

@@ -35,13 +35,15 @@ class VisitedPool(Pool):
 
     def go_on(self) -> None:
         """Let all hooks end, and their callers go on, until everybody waits for somebody who holds something."""
-        while self.dying or self.creating or self.offered:
+        while self.dying or self.creating or self.offered or self.batches:
             for guard in self.dying.copy():
                 self.destroyed(guard)
             for claim in self.creating.copy():
                 self.create_ends(claim, good=True)
             for claim in self.offered.copy():
                 self.take_offer(claim, valid=True)
+            for claim in self.batches.copy():
+                self.finish_batch(claim)
 
 
 def every_place(limits: dict[str, Any]) -> Iterator[VisitedPool]:
@@ -149,6 +151,68 @@ def lose_heads_of_lines(pool: VisitedPool) -> None:
     pool.go_on()
 
 
+def take_several(pool: VisitedPool) -> None:
+    """Batches wait for the total and for a cap; they get idle ones and rooms in one step, and others' rooms, and come back."""
+    hold(pool, "a", "b", "p")
+    pool.acquire("p", count=2)
+    pool.acquire("a", count=3)
+    pool.acquire("b")
+    pool.give_back()
+    pool.resize(4, 8, None, {"p": 2})
+    pool.give_back()
+    pool.go_on()
+    give_all_back(pool)
+    pool.acquire("a", count=2, slow=True)
+    for claim in pool.batches.copy():
+        if claim.granted():
+            pool.refuse_batch(claim, 0)
+    pool.go_on()
+    give_all_back(pool)
+    pool.acquire("b", count=4)
+    for claim in pool.waiting.copy():
+        pool.time_out(claim)
+    pool.go_on()
+
+
+def shrink_and_grow(pool: VisitedPool) -> None:
+    """Limits shrink below what is idle and what is held, refuse who waits for too much, and grow again."""
+    hold(pool, "a", "a", "b", "p")
+    pool.give_back()
+    pool.acquire("a", count=4)
+    pool.acquire("p", count=2)
+    pool.resize(2, None, None, {"a": 1})
+    give_all_back(pool)
+    pool.acquire("a")
+    pool.go_on()
+    pool.resize(None, 3, 1, {})
+    hold(pool, "a", "b")
+    give_all_back(pool)
+
+
+def free_at_last(pool: VisitedPool) -> None:
+    """What is given back comes free, or nobody can tell when; others wait for it; it's asked again, and left behind."""
+    hold(pool, "a", "b", "c", "p")
+    while pool.held:
+        pool.defer()
+    pool.acquire("a")
+    pool.acquire("b")
+    for answer in ("no", "error", "yes", "stale", "reset"):
+        if pool.pending:
+            pool.ask(0, answer)
+    pool.go_on()
+    pool.adopt("c")
+    pool.prefill("a")
+    pool.ask_again()
+    if pool.held:
+        pool.defer()
+    for key in "abcp":
+        pool.forget(key)
+    for guard in pool.held.copy():
+        pool.leave_behind(guard)
+    pool.adopt("a")
+    pool.go_on()
+
+
 COSTS: dict[str, Any] = {"max_cost": 4}
 SIZE_AND_CAPS: dict[str, Any] = {"max_size": 4, "caps": {"p": 1, "q": 1}}
 ONE: dict[str, Any] = {"max_size": 1}
@@ -169,6 +233,10 @@ FEW_IDLE: dict[str, Any] = {"max_cost": 4, "max_idle": 1}
         (wait_for_a_cap, SIZE_AND_CAPS),
         (lose_heads_of_lines, SIZE_AND_CAPS),
         (lose_heads_of_lines, FEW_IDLE),
+        (take_several, COSTS),
+        (take_several, SIZE_AND_CAPS),
+        (shrink_and_grow, FEW_IDLE),
+        (free_at_last, SIZE_AND_CAPS),
     ],
 )
 def test_an_interrupt_at_every_place(scenario: Callable[[VisitedPool], None], limits: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ def optional(low: int, high: int) -> st.SearchStrategy[int | None]:
 
 
 class AccountingMachine(RuleBasedStateMachine):
-    """G2, G3, G4: all that can happen to the books of one pool, in any order."""
+    """G2, G3, G4, G8: all that can happen to the books of one pool, in any order."""
 
     @initialize(
         max_size=optional(1, 6),
@@ -80,15 +80,31 @@ class AccountingMachine(RuleBasedStateMachine):
             self.pool.create_ends(self.pool.creating[0], good=True)
         while "create" in self.prompt and self.pool.offered:
             self.pool.take_offer(self.pool.offered[0], valid=True)
+        while "create" in self.prompt and self.pool.batches:
+            self.pool.finish_batch(self.pool.batches[0])
 
     # -- acquires --------------------------------------------------------------------------------------
 
-    @rule(picked=st.lists(picks, min_size=1, max_size=4), more=mostly(0, 1), wait=usually, slow=rarely)
-    def acquire(self, picked: list[int], more: int, *, wait: bool, slow: bool) -> None:
+    @rule(
+        picked=st.lists(picks, min_size=1, max_size=4),
+        more=mostly(0, 1),
+        wait=usually,
+        slow=rarely,
+        evicts=usually,
+    )
+    def acquire(self, picked: list[int], more: int, *, wait: bool, slow: bool, evicts: bool) -> None:
         """Ask for some resources; now and then for one that costs more than others of its key."""
         for pick in picked:
-            self.pool.acquire(self._key(pick), self.costs[self._key(pick)] + more, wait=wait, slow=slow)
+            key = self._key(pick)
+            self.pool.acquire(key, self.costs[key] + more, wait=wait, slow=slow, evicts=evicts or wait)
             self._go_on()
+
+    @rule(pick=picks, count=mostly(2, 1, 3, 4), wait=usually, slow=rarely, evicts=usually)
+    def acquire_many(self, pick: int, count: int, *, wait: bool, slow: bool, evicts: bool) -> None:
+        """Ask for several at once."""
+        key = self._key(pick)
+        self.pool.acquire(key, self.costs[key], count, wait=wait, slow=slow, evicts=evicts or wait)
+        self._go_on()
 
     @precondition(lambda self: self.pool.settled and self.pool.waiting)
     @rule(pick=picks, later=rarely)
@@ -121,12 +137,29 @@ class AccountingMachine(RuleBasedStateMachine):
         offered = self.pool.offered
         self.pool.take_offer(offered[pick % len(offered)], valid=False, destroyed_first=destroyed_first)
 
-    @precondition(lambda self: self.pool.offered or len(self.pool.creating) > 1)
+    @precondition(lambda self: self.pool.batches)
+    @rule(pick=picks, end=mostly("all", "invalid", 0, 1), destroyed_first=st.booleans(), later=rarely)
+    def go_on_with_a_batch(self, pick: int, end: Any, *, destroyed_first: bool, later: bool) -> None:
+        """Have several at once; or find one of them invalid, or fail to create one, and have none."""
+        claim = self.pool.batches[pick % len(self.pool.batches)]
+        if end != "invalid":
+            self.pool.finish_batch(claim, made=None if end == "all" else end, later=later)
+        elif claim.granted():
+            self.pool.refuse_batch(claim, pick, destroyed_first=destroyed_first)
+
+    @precondition(lambda self: self.pool.offered or len(self.pool.creating) > 1 or len(self.pool.batches) > 1)
     @rule(pick=picks, later=rarely)
     def pass_on(self, pick: int, *, later: bool) -> None:
         """Let somebody who was served be gone."""
-        served = self.pool.offered or self.pool.creating
+        served = self.pool.offered + self.pool.batches or self.pool.creating
         self.pool.pass_on(served[pick % len(served)], later=later)
+
+    @rule(pick=picks, way=st.sampled_from(["adopt", "prefill"]))
+    def stock_up(self, pick: int, way: str) -> None:
+        """Take in one that was made elsewhere, or begin to create one ahead of time."""
+        key = self._key(pick)
+        (self.pool.adopt if way == "adopt" else self.pool.prefill)(key, self.costs[key])
+        self._go_on()
 
     # -- resources -------------------------------------------------------------------------------------
 
@@ -140,7 +173,30 @@ class AccountingMachine(RuleBasedStateMachine):
                 self.pool.give_back(pick % len(held), later=later)
 
     @precondition(lambda self: self.pool.held)
-    @rule(pick=picks, way=st.sampled_from(["discard", "detach", "drop"]), later=rarely)
+    @rule(picked=st.lists(picks, min_size=1, max_size=3), later=rarely)
+    def defer(self, picked: list[int], *, later: bool) -> None:
+        """Give some resources back that aren't free yet."""
+        for pick in picked:
+            held = self.pool.held
+            if held:
+                self.pool.defer(pick % len(held), later=later)
+
+    @precondition(lambda self: self.pool.pending)
+    @rule(pick=picks, answer=mostly("yes", "no", "error", "reset", "stale"), later=rarely)
+    def ask(self, pick: int, answer: str, *, later: bool) -> None:
+        """Ask one whether it's free now."""
+        self.pool.ask(pick % len(self.pool.pending), answer, later=later)
+        if not later:
+            self._go_on()
+
+    @precondition(lambda self: self.pool.stuck)
+    @rule(later=rarely)
+    def ask_again(self, *, later: bool) -> None:
+        """Have those asked again of which nobody could tell."""
+        self.pool.ask_again(later=later)
+
+    @precondition(lambda self: self.pool.held)
+    @rule(pick=picks, way=st.sampled_from(["discard", "detach", "drop", "leave behind"]), later=rarely)
     def end_a_use(self, pick: int, way: str, *, later: bool) -> None:
         """End a use in another way."""
         number = pick % len(self.pool.held)
@@ -148,26 +204,42 @@ class AccountingMachine(RuleBasedStateMachine):
             self.pool.discard(self.pool.held[number], later=later)
         elif way == "detach":
             self.pool.detach(self.pool.held[number], later=later)
+        elif way == "leave behind":
+            self.pool.leave_behind(self.pool.held[number], later=later)
         else:
             self.pool.drop(number, later=later)
         if not later:
             self._go_on()
 
     @precondition(lambda self: self.pool.dying)
-    @rule(pick=picks, kept=rarely, later=rarely)
-    def destroyed(self, pick: int, *, kept: bool, later: bool) -> None:
-        """End a destroy hook."""
-        dying = self.pool.dying
-        self.pool.destroyed(dying[pick % len(dying)], kept=kept, later=later)
+    @rule(pick=picks, end=mostly("gone", "kept", "left behind"), later=rarely)
+    def destroyed(self, pick: int, end: str, *, later: bool) -> None:
+        """End a destroy hook, or leave behind what it was for."""
+        guard = self.pool.dying[pick % len(self.pool.dying)]
+        if end == "left behind":
+            self.pool.leave_behind(guard, later=later)
+        else:
+            self.pool.destroyed(guard, kept=end == "kept", later=later)
 
     @precondition(lambda self: len(self.pool.things) + len(self.pool.waiting) > 5)
-    @rule(pick=picks, what=st.sampled_from(["clear", "fail"]))
+    @rule(pick=picks, what=st.sampled_from(["clear", "fail", "forget"]))
     def upset(self, pick: int, what: str) -> None:
-        """Clear a key, or fail all who wait for it."""
-        if what == "clear":
-            self.pool.clear(self._key(pick))
-        else:
-            self.pool.fail(self._key(pick))
+        """Clear or forget a key, or fail all who wait for it."""
+        getattr(self.pool, what)(self._key(pick))
+
+    @precondition(lambda self: len(self.pool.things) + len(self.pool.waiting) > 3)
+    @rule(
+        max_size=optional(1, 6),
+        max_cost=mostly(None, *range(1, 13)),
+        max_idle=mostly(None, 0, 1, 2),
+        caps=st.lists(optional(1, 3), min_size=5, max_size=5),
+    )
+    def resize(
+        self, max_size: int | None, max_cost: int | None, max_idle: int | None, caps: list[int | None]
+    ) -> None:
+        """Put other limits in force."""
+        self.pool.resize(max_size, max_cost, max_idle, dict(zip("abcde", caps, strict=True)))
+        self._go_on()
 
     def teardown(self) -> None:
         """Let everybody give up, and everything go."""
