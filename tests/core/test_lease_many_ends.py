@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -12,6 +14,7 @@ from respool import (
     PoolLimits,
     PoolTimeoutError,
 )
+from tests.helpers.forks import in_child
 from tests.helpers.gates import Gate
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
@@ -147,3 +150,84 @@ def test_the_queue_is_full(make_pool: MakePool) -> None:
         woken(waiting).release()
     stats = assert_quiet(pool, keys="A", leased=0, idle=2)
     assert (stats.rejected, stats.waits) == (1, 1)
+
+
+def test_ctrl_c_while_it_waits(make_pool: MakePool, recorder: Recorder) -> None:
+    """P79: a main thread asleep in lease_many is woken by Ctrl-C: raised, counted, and what it collected is the others'."""
+
+    def interrupt(*args: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    pool = make_pool(max_size=2, observer=recorder)
+    held = pool.lease("A")
+    pool.lease("A").release()
+    main = threading.get_ident()
+    earlier = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with Threads() as threads:
+
+            def send() -> Task[Lease[Any, Thing]]:
+                wait_until_queued(pool, 1)
+                behind = threads.start(pool.lease, "A")
+                wait_until_queued(pool, 2)
+                signal.pthread_kill(main, signal.SIGUSR1)
+                return behind
+
+            sending = threads.start(send)
+            with pytest.raises(KeyboardInterrupt):
+                pool.lease_many(2, "A")
+            woken(sending.result()).release()
+    finally:
+        signal.signal(signal.SIGUSR1, earlier)
+    assert recorder.details("waited", 1) == ["cancelled", "served"]
+    held.release()
+    stats = assert_quiet(pool, keys="A", leased=0, idle=2)
+    assert (stats.cancelled, stats.timeouts, stats.waits) == (1, 0, 2)
+
+
+def test_a_fork_while_it_waits(make_pool: MakePool) -> None:
+    """P74, P76, G10: a child has nothing of a batch that waits in its parent, whose wait goes on."""
+    pool = make_pool(max_size=3)
+    held = [pool.lease("A") for _ in range(3)]
+
+    def child() -> None:
+        assert_quiet(pool, leased=0, idle=0)
+        pool.lease_many(3, "A", 0).release()
+        for lease in held:
+            lease.release()
+        assert_quiet(pool, keys="A", leased=0, idle=3)
+
+    with Threads() as threads:
+        waiting = threads.start(pool.lease_many, 3, "A")
+        wait_until_queued(pool, 1)
+        held.pop().release()
+        in_child(child)
+        for lease in held:
+            lease.release()
+        with woken(waiting) as things:
+            assert sorted(thing.number for thing in things) == [1, 2, 3]
+    assert_quiet(pool, keys="A", leased=0, idle=3)
+
+
+def test_what_an_observer_is_told(make_pool: MakePool, recorder: Recorder) -> None:
+    """P106, P107: one wait for the batch as a whole, a creation and a destruction for each resource."""
+    pool = make_pool(max_size=3, observer=recorder)
+    held = pool.lease("B")
+    with Threads() as threads:
+        waiting = threads.start(pool.lease_many, 3, "A", 100)
+        recorder.wait_for("queued")
+        held.release()
+        group = woken(waiting)
+    group.discard()
+    kinds = [(event.kind, event.key) for event in recorder.events]
+    assert kinds == [
+        ("created", "B"),
+        ("queued", "A"),
+        ("destroyed", "B"),
+        *[("created", "A")] * 3,
+        ("waited", "A"),
+        *[("destroyed", "A")] * 3,
+    ]
+    assert recorder.details("destroyed") == ["evicted", *["discarded"] * 3]
+    assert recorder.details("waited", 1) == ["served"]
+    assert all(seconds >= 0 for seconds in recorder.details("created"))

@@ -10,6 +10,7 @@ import pytest
 from respool import (
     PoolTimeoutError,
 )
+from tests.helpers.gates import Gate
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
 from tests.helpers.threads import HANG_GUARD, Threads, wait_asleep, wait_until, wait_until_queued
@@ -280,21 +281,23 @@ def test_an_offer_that_proves_invalid_keeps_the_place(make_pool: MakePool, facto
 
 
 def test_nothing_is_held_while_it_waits_again(make_pool: MakePool, factory: Factory) -> None:
-    """P99, P100: after an invalid one the batch holds nothing: what was good is idle, what it needs may be elsewhere."""
+    """P99, P100: when one proves invalid the batch holds nothing, neither what was good nor the rooms to create in."""
+    gate = Gate()
     pool = make_pool(max_size=3, validate=factory.validate)
-    held = pool.lease("A"), pool.lease("A")
+    held = pool.lease_many(2, "A")
     other = pool.lease("B")
-    held[0].resource.healthy = False
-    factory.before["destroy"] = lambda key, thing: line.join("C1") if thing.key == "A" else None
+    held.resources[0].healthy = False
+    factory.before["destroy"] = lambda key, thing: gate.stop() if key == "A" else None
     with Threads() as threads:
-        line = Line(pool, threads)
         waiting = threads.start(pool.lease_many, 3, "A")
         wait_until_queued(pool, 1)
-        held[0].release()
-        held[1].release()
-        wait_until(lambda: pool.stats().idle == 2)
-        factory.before.clear()
-        other.discard()  # now there's room for the third; the unhealthy one is found, and all is gone back
+        held.release()
+        other.discard()  # it's served with two that are idle and a room, and finds that one is no good
+        gate.wait_arrived()
+        stats = pool.stats()
+        assert (stats.idle, stats.leased, stats.creating, stats.destroying) == (1, 0, 0, 1)
+        assert pool.try_lease("A") is None
+        gate.open()
         with woken(waiting) as things:
             assert sorted(thing.number for thing in things) == [2, 4, 5]
     assert_quiet(pool, keys="A", leased=0, idle=3)
