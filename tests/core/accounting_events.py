@@ -236,6 +236,7 @@ class Pool(Stock):
         self.calm = self.gate if max_idle is None else SHUT
         accounts.max_size, accounts.max_cost = max_size, max_cost
         accounts.shrunk = True
+        accounts.counted = False
         for key, row in self.rows.items():
             row.cap = caps.get(key)
             accounts.over[row] = None

@@ -38,6 +38,7 @@ class Stock(Twin):
     def _come_back(self, guard: Guard) -> None:
         """Put one back so that who waits for it is looked at.  From here on only the idle stack may refer to its guard."""
         self.tell(self.accounts.stir, guard.record.row)
+        self.accounts.idle += 1
         self._put_back(guard)
 
     def _put_back(self, guard: Guard) -> None:
@@ -137,6 +138,7 @@ class Stock(Twin):
 
     def clear(self, key: str, *, later: bool = False) -> None:
         """The idle ones of a key are to be destroyed."""
+        self.accounts.counted = False
         for thing in self.model.idle(key):
             guard = self.rows[key].idle.popleft()
             assert self.things[guard.record] is thing
@@ -165,6 +167,7 @@ class Stock(Twin):
 
     def forget(self, key: str, *, later: bool = False) -> None:
         """All of a key that nobody holds are left behind."""
+        self.accounts.counted = False
         for record in [record for record in self.kept if self.things[record].key == key]:
             self.kept.remove(record)
             self._abandon(record)

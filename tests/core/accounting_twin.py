@@ -108,7 +108,7 @@ class Twin:
         caps: dict[str, int | None] | None = None,
     ) -> None:
         self.model = model.Model(max_size, max_cost, max_idle, caps or {})
-        self.accounts = Accounts(max_size, max_cost, ordered=max_idle is not None)
+        self.accounts = Accounts(max_size, max_cost)
         self.rows: dict[str, Lane] = {}
         self.numbers = itertools.count(1)
         self.gate: deque[None] = deque()  # as the engine's: non-empty while somebody waits for the total
@@ -149,6 +149,7 @@ class Twin:
             Visit(places.pop(0)).run(partial(step, *subjects), interrupt)
         except Interrupt:
             done = False
+            self.accounts.counted = False
         else:
             done = True
         self.settle_lost()  # not in the `except` block: there the traceback holds what was lost
@@ -220,7 +221,10 @@ class Twin:
         most = self.model.max_idle
         if most is None:
             return
-        for _ in range(sum(len(row.idle) for row in self.rows.values()) - most):
+        if not self.accounts.counted:
+            self.accounts.idle = sum(len(row.idle) for row in self.rows.values())
+            self.accounts.counted = True
+        for _ in range(self.accounts.idle - most):
             guard = self.accounts.oldest_idle()
             if guard is not None:
                 self.accounts.condemn(guard.record, "surplus")
@@ -277,6 +281,7 @@ class Twin:
             row.dead = True
             del self.rows[row.key]
             self.accounts.rows -= 1
+            self.accounts.use.news.pop(row, None)
 
     # -- comparing -------------------------------------------------------------------------------------
 
@@ -291,6 +296,7 @@ class Twin:
         assert self.rows.keys() == there.history.keys(), "a row forgotten too early, or kept for nothing"
         self._check_counts(accounts, None)
         assert accounts.destroying_cost == sum(thing.cost for thing in there.of(state=model.GOING))
+        assert there.max_idle is None or not accounts.counted or accounts.idle == len(there.idle())
         size, cost = self.most.get(None, (0, 0))
         assert there.max_size is None or accounts.size <= max(there.max_size, size)
         assert there.max_cost is None or accounts.cost <= max(there.max_cost, cost)
