@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from respool.cli.__main__ import main
-from respool.cli.bench import _measure, _peers, _show, handles, pool
-from respool.cli.bench._measure import Claim, Contender, Missing, Result, Row, Spread, measure
+from respool.cli.bench import _measure, _plot, _show, uncontended
+from respool.cli.bench._measure import Contender, Effort, measure
+from respool.cli.bench._results import (
+    Amounts,
+    Bars,
+    Claim,
+    Curves,
+    Line,
+    Missing,
+    Result,
+    Row,
+    Share,
+    Sharing,
+    Spread,
+)
 
 from .commands import respool
 
@@ -56,7 +69,7 @@ class TestMeasure:
     def test_seconds_of_one(self, clock: list[float]) -> None:
         """A figure is the time of one operation; there's one for each repeat."""
         fast, slow = Clocked(clock, 1e-6), Clocked(clock, 2e-3)
-        seconds = measure([contender("fast", fast), contender("slow", slow)], repeats=4, rounds=3)
+        seconds = measure([contender("fast", fast), contender("slow", slow)], Effort(repeats=4, rounds=3))
         assert seconds["fast"].values == pytest.approx([1e-6] * 4)
         assert seconds["slow"].values == pytest.approx([2e-3] * 4)
         assert seconds["slow"].over(seconds["fast"]).values == pytest.approx([2000.0] * 4)
@@ -79,7 +92,7 @@ class TestMeasure:
             work.name = name
             contenders.append(contender(name, work))
         rounds: list[int] = []
-        measure(contenders, repeats=1, rounds=3, tick=lambda: rounds.append(len(order)))
+        measure(contenders, Effort(repeats=1, rounds=3), tick=lambda: rounds.append(len(order)))
         assert len(rounds) == 3
         # The last round's three, the first being the third of the rotation.
         assert "".join(order).endswith("cab")
@@ -92,9 +105,15 @@ class TestMeasure:
         def tick() -> None:
             work.seconds = {0: 9.0, 1: 1.0, 2: 5.0, 3: 5.0, 4: 5.0}.get(next(ticks), 1.0)
 
-        seconds = measure([contender("one", work)], repeats=3, rounds=2, tick=tick)
+        seconds = measure([contender("one", work)], Effort(repeats=3, rounds=2), tick=tick)
         assert seconds["one"].values == (1.0, 1.0, 5.0)
         assert (seconds["one"].low, seconds["one"].median, seconds["one"].high) == (1.0, 1.0, 5.0)
+
+    def test_several_operations_in_one(self, clock: list[float]) -> None:
+        """A statement that does several operations counts for so many."""
+        work = Clocked(clock, 64e-6)
+        batch = Contender(name="batch", role="peer", statement="work()", names={"work": work}, per=64)
+        assert measure([batch], Effort(repeats=2, rounds=2))["batch"].values == pytest.approx([1e-6] * 2)
 
     def test_equal_loops(self) -> None:
         """Statements are compiled into the loop itself, with their names as its locals."""
@@ -108,8 +127,7 @@ class TestMeasure:
                 Contender(name="one", role="peer", statement="sum(items)", names={"items": range(2000)}),
                 Contender(name="ten", role="peer", statement="sum(items)", names={"items": range(20000)}),
             ],
-            repeats=3,
-            rounds=3,
+            Effort(repeats=3, rounds=3),
         )
         assert ratio["ten"].over(ratio["one"]).median > 2
 
@@ -131,23 +149,64 @@ class TestMeasure:
         }
 
 
+FIGURE = Spread((1.0, 2.0, 40.0))
+
+BARS = Bars(
+    title="Side by side",
+    unit="a | b",
+    rows=[
+        Row(name="[bold]one|two", role="respool", seconds=Spread((1e-7, 2e-6, 3e-3)), ratio=FIGURE),
+        Row(name="other", role="peer", seconds=Spread((1.0, 2.0, 3.0)), ratio=Spread((0.5, 100.0, 2000.0))),
+    ],
+)
+
+SHARING = Sharing(
+    title="Who gets what",
+    rows=[
+        Share(
+            name="even",
+            role="respool",
+            totals=[(5, 5), (5, 10)],
+            median_wait=Spread((1e-6, 3e-6)),
+            slow_wait=Spread((1e-3, 3e-3)),
+            longest_wait=Spread((1.0, 5.0)),
+            passed=Spread((0.0, 0.0)),
+        ),
+        Share(
+            name="starving",
+            role="peer",
+            totals=[(7, 0), (8, 1)],
+            median_wait=Spread((1e-6, 1e-6)),
+            slow_wait=Spread((1e-6, 1e-6)),
+            longest_wait=Spread((1e-6, 1e-6)),
+            passed=Spread((230.0, 4500.0)),
+        ),
+    ],
+)
+
+CURVES = Curves(
+    title="With keys",
+    over="keys",
+    lines=[
+        Line(name="hit", role="respool", seconds={1: Spread((1e-6, 1e-6)), 1000: Spread((2e-6, 3e-6))}),
+        Line(name="floor", role="floor", seconds={1: Spread((1e-9, 1e-9)), 1000: Spread((1e-9, 1e-9))}),
+    ],
+)
+
+AMOUNTS = Amounts(title="Memory", amounts={"each": Spread((299.6, 300.0)), "all": Spread((1e6, 2e6))})
+
+
 def result(**changes: Any) -> Result:
     """Give a small result."""
-    figure = Spread((1.0, 2.0, 40.0))
     fields: dict[str, Any] = {
-        "bench": "pool",
+        "name": "pool:some",
         "title": "Some title",
         "what": "What it is.",
-        "unit": "a | b",
-        "rows": [
-            Row(name="[bold]one|two", role="respool", seconds=Spread((1e-7, 2e-6, 3e-3)), ratio=figure),
-            Row(
-                name="other", role="peer", seconds=Spread((1.0, 2.0, 3.0)), ratio=Spread((0.5, 100.0, 2000.0))
-            ),
-        ],
+        "repeats": 3,
+        "sections": [BARS],
         "claims": [
-            Claim(text="good", unit="times", figure=figure, target=1, at_most=False),
-            Claim(text="bad", unit="ms", figure=figure, target=1, at_most=True),
+            Claim(text="good", unit="times", figure=FIGURE, target=1, at_most=False),
+            Claim(text="bad", unit="ms", figure=FIGURE, target=1, at_most=True),
         ],
         "missing": [Missing(name="absent", why="No module named 'absent'")],
         "packages": ["pytest", "no-such-package"],
@@ -168,12 +227,33 @@ class TestShow:
         assert re.search(r"good \(times\) +1\.00 +2\.00 +40\.0 +at least 1 +yes", out)
         assert re.search(r"bad \(ms\) +1\.00 +2\.00 +40\.0 +at most 1 +NO", out)
 
+    def test_sharing(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Sharing shows the spread of totals, a thread that got nothing included, the waits, and who passed."""
+        _show.show(result(sections=[SHARING]))
+        out = capsys.readouterr().out
+        assert re.search(r"even +1\.00 +1\.50 +2\.00 +2\.00 µs +2\.00 ms +5\.00 s +0 +0", out)
+        assert re.search(r"starving +7\.00 +7\.50 +8\.00 .* 2365 +4500", out)
+
+    def test_curves_and_amounts(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Curves show each size as a ratio to the smallest; amounts are told to the byte."""
+        _show.show(result(sections=[CURVES, AMOUNTS]))
+        out = capsys.readouterr().out
+        assert re.search(r"hit +1,000 +2\.50 µs +2\.00 +2\.50 +3\.00", out)
+        assert re.search(r"each +300 +300 +300", out)
+        assert re.search(r"all +1,000,000 +1,500,000 +2,000,000", out)
+        assert "absent" not in out
+
+    def test_speed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """A table of speeds says so, lest a large figure be taken for a large cost."""
+        _show.show(result(sections=[Bars(title="Fast", unit="x", rows=BARS.rows, of_speed=True)]))
+        assert "Fast, in units of x (more is faster)" in capsys.readouterr().out
+
     def test_json(self, tmp_path: Path) -> None:
         """JSON has all repeats, the command, the machine and the versions."""
         _show.write([result()], tmp_path / "out.json")
         (told,) = json.loads((tmp_path / "out.json").read_text())["results"]
-        assert told["command"] == "respool bench pool"
-        assert told["rows"][0]["ratio"] == {
+        assert told["command"] == "respool bench pool:some"
+        assert told["sections"][0]["rows"][0]["ratio"] == {
             "min": 1.0,
             "median": 2.0,
             "max": 40.0,
@@ -186,98 +266,60 @@ class TestShow:
         assert told["machine"]["python"].endswith(".".join(map(str, sys.version_info[:3])))
         assert told["machine"]["cpu"]
 
+    def test_json_of_all(self, tmp_path: Path) -> None:
+        """Each kind of section has its figures in the JSON, those of single threads too."""
+        _show.write([result(sections=[SHARING, CURVES, AMOUNTS])], tmp_path / "out.json")
+        (told,) = json.loads((tmp_path / "out.json").read_text())["results"]
+        sharing, curves, amounts = told["sections"]
+        assert sharing["rows"][1]["totals"] == [[7, 0], [8, 1]]
+        assert sharing["rows"][1]["passed"]["repeats"] == [230.0, 4500.0]
+        assert [point["size"] for point in curves["lines"][0]["points"]] == [1, 1000]
+        assert curves["lines"][0]["points"][1]["ratio"]["repeats"] == pytest.approx([2.0, 3.0])
+        assert amounts["amounts"]["each"]["median"] == pytest.approx(299.8)
+
     def test_markdown(self, tmp_path: Path) -> None:
         """Markdown has the same beside it, one title, and tables that bars in names don't break."""
         _show.write([result()], tmp_path / "out.json")
         text = (tmp_path / "out.md").read_text()
         assert text.startswith("# Some title, CPython ")
         assert text.count("\n# ") == 0
-        assert "`respool bench pool`; 3 repeats" in text
+        assert "`respool bench pool:some`; 3 repeats" in text
         tables = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
         assert {line.count("|") for line in tables} == {6, 7, 3}
         assert r"[bold]one\|two" in text
 
+    def test_haste(self, tmp_path: Path) -> None:
+        """What was measured in haste says so, and the command says how."""
+        _show.write([result(quick=True)], tmp_path / "out.json")
+        text = (tmp_path / "out.md").read_text()
+        assert "`respool bench pool:some --quick`" in text
+        assert "the figures mean nothing" in text
+
     def test_plot(self, tmp_path: Path) -> None:
-        """A drawing has a bar for each row."""
-        _show.check_plotting()
-        _show.plot([result()], tmp_path / "deep" / "plots")
-        drawn = (tmp_path / "deep" / "plots" / "pool.svg").read_text()
-        assert "<svg" in drawn
+        """A drawing shows each section and each contender in it; the page refers to it."""
+        _plot.check_plotting()
+        drawn = _plot.plot([result(sections=[BARS, SHARING, CURVES, AMOUNTS])], tmp_path / "deep" / "plots")
+        path = tmp_path / "deep" / "plots" / f"pool-some-{sys.version_info[0]}.{sys.version_info[1]}.svg"
+        assert drawn == {"pool:some": path}
+        svg = path.read_text()
+        assert "<svg" in svg
+        for text in ("Side by side", "Who gets what", "With keys", "[bold]one|two", "starving", "hit"):
+            assert f"<!-- {text} -->" in svg
+        _show.write([result()], tmp_path / "out.json", drawn)
+        assert f"](deep/plots/{path.name})" in (tmp_path / "out.md").read_text()
+
+    def test_nothing_to_draw(self, tmp_path: Path) -> None:
+        """A result of amounts alone has no drawing."""
+        assert _plot.plot([result(sections=[AMOUNTS])], tmp_path) == {}
 
     def test_no_matplotlib(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Without matplotlib, --plot is one line and 1, before anything is measured."""
-        monkeypatch.setattr(_show.importlib.util, "find_spec", lambda _: None)
-        monkeypatch.setattr(pool, "run", lambda _: pytest.fail("measured"))
+        monkeypatch.setattr(_plot.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(uncontended, "run", lambda *_: pytest.fail("measured"))
         assert main(["bench", "pool", "--plot", str(tmp_path)]) == 1
         assert capsys.readouterr().err == "respool: --plot needs matplotlib: pip install matplotlib\n"
-
-
-@pytest.fixture
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure just enough to see that everything can be measured."""
-    quick = functools.partial(measure, repeats=2, rounds=1)
-    for module in (pool, handles):
-        monkeypatch.setattr(module, "measure", quick)
-        monkeypatch.setattr(module, "REPEATS", 2)
-        monkeypatch.setattr(module, "ROUNDS", 1)
-    monkeypatch.setattr(pool, "_IMPORT_ROUNDS", 1)
-    monkeypatch.setattr(_measure, "_BATCH_SECONDS", 1e-4)
-
-
-@pytest.mark.usefixtures("quickly")
-class TestBenches:
-    """The benches themselves, in short."""
-
-    def test_pool(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """Floors, respool and peers are measured in one unit, and held to the targets."""
-        assert main(["bench", "pool", "--json", str(tmp_path / "pool.json")]) == 0
-        (told,) = json.loads((tmp_path / "pool.json").read_text())["results"]
-        ratios = {row["name"]: row["ratio"]["median"] for row in told["rows"]}
-        assert ratios[pool.UNIT] == 1
-        assert all(ratio > 0 for ratio in ratios.values())
-        roles = [row["role"] for row in told["rows"]]
-        assert roles.count("floor") == 5
-        assert roles.count("respool") == 9
-        assert roles.count("peer") + len(told["missing"]) == 8
-        targets = {claim["text"]: claim["target"] for claim in told["claims"]}
-        assert targets["bound acquire+release"] == 4.5
-        assert targets["acquire+release, str key"] == 5
-        assert targets["with pool.lease(key)"] == 7
-        assert targets["acquire+release, str key, validate hook"] == 14
-        assert targets["import respool, above the interpreter's start"] == 30
-        told_of = capsys.readouterr().out
-        assert "An uncontended acquire and release, in units of queue.SimpleQueue put+get" in told_of
-
-    def test_handles(self, tmp_path: Path) -> None:
-        """Pooled and fresh handles are measured against one TLS server."""
-        assert main(["bench", "handles", "--json", str(tmp_path / "handles.json")]) == 0
-        (told,) = json.loads((tmp_path / "handles.json").read_text())["results"]
-        (claim,) = [claim for claim in told["claims"] if "fresh" in claim["text"]]
-        assert claim["target"] == 10
-        assert claim["median"] > 1
-
-    def test_steps(self) -> None:
-        """The progress bar's end is the end."""
-        ticks: list[None] = []
-        pool.run(lambda: ticks.append(None))
-        assert len(ticks) == pool.steps()
-        ticks.clear()
-        handles.run(lambda: ticks.append(None))
-        assert len(ticks) == handles.steps()
-
-    def test_missing_peers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Peers that aren't installed, or have changed, are gaps with their reason."""
-        for name in ("urllib3", "psycopg", "connpool", "cuttlepool", "sqlalchemy.pool", "redis"):
-            monkeypatch.setitem(sys.modules, name, None)
-        monkeypatch.setattr(_peers, "_generic_connection_pool", lambda: 1 / 0)
-        found = _peers.peers()
-        assert [one.name for one in found if isinstance(one, Contender)] == ["queue.LifoQueue get+put"]
-        gaps = {one.name: one.why for one in found if isinstance(one, Missing)}
-        assert gaps["generic-connection-pool"] == "ZeroDivisionError: division by zero"
-        assert len(gaps) == 7
-        assert "urllib3" in gaps["urllib3 connection queue"]
 
 
 class TestUsage:
@@ -290,7 +332,17 @@ class TestUsage:
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert "later version" in err
 
-    @pytest.mark.parametrize("arguments", [("nonsense",), (), ("pool", "--busy"), ("pool", "--device", "0")])
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("nonsense",),
+            (),
+            ("pool:nonsense",),
+            ("handles:handles",),
+            ("pool", "--busy"),
+            ("pool", "--device", "0"),
+        ],
+    )
     def test_wrong(self, arguments: tuple[str, ...]) -> None:
         """Anything else is wrong usage too."""
         code, out, err = respool("bench", *arguments)

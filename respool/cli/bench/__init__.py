@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from respool.cli.bench._command import NAMES, add_arguments, run
+from respool.cli.bench._command import PARTS, add_arguments, run
 
-__all__ = ["NAMES", "add_arguments", "run"]
+__all__ = ["PARTS", "add_arguments", "run"]

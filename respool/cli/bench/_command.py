@@ -1,7 +1,7 @@
 """What ``respool bench`` takes, and what it does with it.
 
-This module owns the list of benches; each is the module of its name, with ``run(tick)`` and
-``steps()``.
+This module owns the list of benches and their parts; each part is the module of its name, with
+``run(effort, tick)``, which gives a `Result`, and ``steps(effort)``, how often that calls `tick`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING
 from respool.cli._arguments import some
 
 if TYPE_CHECKING:
-    from respool.cli.bench._measure import Result
+    from respool.cli.bench._results import Result
 
-NAMES = ("pool", "handles")
+#: By the name of a bench, its parts.
+PARTS = {
+    "pool": ("uncontended",),
+    "handles": ("handles",),
+}
+#: By what the user may name, the modules.
+_MODULES = {
+    **PARTS,
+    **{f"{name}:{part}": (part,) for name, parts in PARTS.items() for part in parts if part != name},
+}
 #: Named in the plan of the command line, and not there yet.
 _LATER = ("events", "buffers", "read")
 
@@ -24,7 +33,11 @@ _LATER = ("events", "buffers", "read")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "names", metavar="NAME", nargs="+", type=_name, help=f"what to measure: {', '.join(NAMES)}"
+        "names",
+        metavar="NAME",
+        nargs="+",
+        type=_name,
+        help=f"what to measure: {', '.join(PARTS)}; or a part: {', '.join(n for n in _MODULES if ':' in n)}",
     )
     parser.add_argument(
         "--json",
@@ -35,36 +48,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", metavar="DIR", type=some("a folder"), help="draw the results into DIR, as SVG"
     )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="measure small sizes for a moment, to see that all can be measured; the figures mean nothing",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, show, and write what was asked for."""
-    from respool.cli.bench import _show
+    from respool.cli.bench import _plot, _show
+    from respool.cli.bench._measure import FULL, QUICK
     from respool.cli.progress import count_progress
 
     written = None if arguments.json is None else Path(arguments.json)
     plots = None if arguments.plot is None else Path(arguments.plot)
     if plots is not None:
-        _show.check_plotting()
+        _plot.check_plotting()
     if written is not None:
         # Found out now, not after minutes of measuring.
         _show.check_writable(written)
+    effort = QUICK if arguments.quick else FULL
     results: list[Result] = []
-    for name in dict.fromkeys(arguments.names):
-        bench = importlib.import_module(f"respool.cli.bench.{name}")
-        with count_progress(f"bench {name}", bench.steps()) as tick:
-            results.append(bench.run(tick))
+    for part in dict.fromkeys(part for name in arguments.names for part in _MODULES[name]):
+        bench = importlib.import_module(f"respool.cli.bench.{part}")
+        with count_progress(f"bench {part}", bench.steps(effort)) as tick:
+            results.append(bench.run(effort, tick))
         _show.show(results[-1])
     if written is not None:
         _show.write(results, written)
     if plots is not None:
-        _show.plot(results, plots)
+        drawings = _plot.plot(results, plots)
+        if written is not None:
+            _show.write(results, written, drawings)  # once more, with the drawings in it
     return 0
 
 
 def _name(text: str) -> str:
-    if text in NAMES:
+    if text in _MODULES:
         return text
     if text in _LATER:
         raise argparse.ArgumentTypeError(f"there is no bench {text!r} yet: it comes with a later version")
-    raise argparse.ArgumentTypeError(f"there is no bench {text!r}: there are {', '.join(NAMES)}")
+    raise argparse.ArgumentTypeError(f"there is no bench {text!r}: there are {', '.join(_MODULES)}")

@@ -1,7 +1,7 @@
-"""How anything is measured here: interleaved, with equal loops, and reported as ratios of one run.
+"""How anything is measured in one thread: interleaved, with equal loops, as ratios of one run.
 
-This module owns the measuring, and the records that results are.  What is measured is in
-the module of a bench's name; how results are shown is in `_show`.
+This module owns the measuring, and how much of it there is (`Effort`).  What is measured is in
+the module of a bench's name; what results are is in `_results`.
 
 A *repeat* is a number of rounds; in a round every contender's loop runs once, one after
 the other, for half a millisecond or so.  A repeat's figure for a contender is its best round,
@@ -12,20 +12,41 @@ for a while slows down both, and what interrupts a single loop is not counted at
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import timeit
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from respool.cli.bench._results import Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-REPEATS = 7
-#: Rounds in a repeat: enough for each contender to meet a moment without interruption.
-ROUNDS = 150
-#: Seconds that one contender's loop takes in one round, about.
-_BATCH_SECONDS = 0.0005
+    from respool.cli.bench._results import Role
 
-Role = Literal["floor", "respool", "peer"]
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is measured."""
+
+    quick: bool = False
+    #: Of everything: each gives a figure for the spread.
+    repeats: int = 7
+    #: In a repeat, for loops of one thread: enough for each to meet a moment without interruption.
+    rounds: int = 150
+    #: Seconds that one contender's loop takes in one round, about.
+    batch: float = 0.0005
+    #: Seconds that one contender's run with several threads takes, about.
+    run: float = 0.3
+    #: Processes started in a repeat, where a process is what's measured.
+    starts: int = 6
+
+    def scaled(self, size: int) -> int:
+        """Give a size that this effort is enough for: all of it, or a small part."""
+        return max(1, size // 2000) if self.quick else size
+
+
+FULL = Effort()
+#: Just enough to see that everything can be measured; the figures say little.
+QUICK = Effort(quick=True, repeats=2, rounds=1, batch=0.0001, run=0.02, starts=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +61,7 @@ class Contender:
     role: Role
     statement: str
     names: Mapping[str, object]
-    limited: bool = False  # it's a pool that bounds how many resources exist
+    per: int = 1  # operations in one run of the statement
     close: Callable[[], object] | None = None  # to be called when all has been measured
 
     def timer(self) -> timeit.Timer:
@@ -51,86 +72,8 @@ class Contender:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Missing:
-    """Something to compare with that isn't here, and why."""
-
-    name: str
-    why: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Spread:
-    """The figures of several repeats."""
-
-    values: tuple[float, ...]
-
-    @property
-    def low(self) -> float:
-        """The smallest."""
-        return min(self.values)
-
-    @property
-    def median(self) -> float:
-        """The middle one."""
-        return statistics.median(self.values)
-
-    @property
-    def high(self) -> float:
-        """The largest."""
-        return max(self.values)
-
-    def over(self, other: Spread) -> Spread:
-        """Divide, repeat by repeat."""
-        return Spread(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A figure with what it should be."""
-
-    text: str
-    unit: str
-    figure: Spread
-    target: float
-    at_most: bool  # else at least
-
-    @property
-    def met(self) -> bool:
-        """Whether the median keeps the target."""
-        return self.figure.median <= self.target if self.at_most else self.figure.median >= self.target
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a bench found."""
-
-    bench: str
-    title: str
-    what: str  # in a sentence or two, for a reader who doesn't know
-    unit: str  # of `rows`' ratios
-    rows: Sequence[Row]
-    claims: Sequence[Claim]
-    missing: Sequence[Missing]
-    packages: Sequence[str]  # whose versions matter
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """One contender's figures."""
-
-    name: str
-    role: Role
-    seconds: Spread  # of one operation
-    ratio: Spread  # to the unit
-
-
 def measure(
-    contenders: Iterable[Contender],
-    *,
-    repeats: int = REPEATS,
-    rounds: int = ROUNDS,
-    tick: Callable[[], object] = lambda: None,
+    contenders: Iterable[Contender], effort: Effort = FULL, *, tick: Callable[[], object] = lambda: None
 ) -> dict[str, Spread]:
     """Run all contenders' loops in turn, and give each one's seconds for one operation.
 
@@ -138,8 +81,8 @@ def measure(
     ----------
     contenders : iterable of Contender
         With different names.
-    repeats, rounds : int
-        See this module.
+    effort : Effort
+        How many repeats and rounds, and how long a loop.
     tick : callable
         Called after each round: `repeats` times `rounds` times.
 
@@ -148,15 +91,21 @@ def measure(
     dict
         By name, one figure for each repeat.
     """
-    timers = {contender.name: contender.timer() for contender in contenders}
-    numbers = {name: _number(timer) for name, timer in timers.items()}
+    timers: dict[str, timeit.Timer] = {}
+    operations: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    for contender in contenders:
+        name = contender.name
+        timers[name] = timer = contender.timer()
+        numbers[name] = _number(timer, effort.batch)
+        operations[name] = numbers[name] * contender.per
     order = list(timers)
     figures: dict[str, list[float]] = {name: [] for name in order}
-    for _ in range(repeats):
+    for _ in range(effort.repeats):
         best = dict.fromkeys(order, float("inf"))
-        for _ in range(rounds):
+        for _ in range(effort.rounds):
             for name in order:
-                best[name] = min(best[name], timers[name].timeit(numbers[name]) / numbers[name])
+                best[name] = min(best[name], timers[name].timeit(numbers[name]) / operations[name])
             # So that nobody always runs after the same neighbour.
             order.append(order.pop(0))
             tick()
@@ -165,11 +114,18 @@ def measure(
     return {name: Spread(tuple(values)) for name, values in figures.items()}
 
 
-def _number(timer: timeit.Timer) -> int:
-    """Find how many operations fill a batch; by the way, warm up."""
+def _number(timer: timeit.Timer, batch: float) -> int:
+    """Find how many runs fill a batch; by the way, warm up."""
     number = 1
     while True:
         seconds = min(timer.timeit(number) for _ in range(3))
-        if seconds > _BATCH_SECONDS / 4:
-            return max(1, round(number * _BATCH_SECONDS / seconds))
+        if seconds > batch / 4:
+            return max(1, round(number * batch / seconds))
         number *= 4
+
+
+def close_all(contenders: Iterable[Contender]) -> None:
+    """End what was measured."""
+    for contender in contenders:
+        if contender.close is not None:
+            contender.close()

@@ -1,23 +1,28 @@
 """The pools that others would use, made ready for measuring: each gives out and takes back one resource.
 
 This module owns how each peer is set up: as its documentation has it, with a limit where
-it has one, with a resource that costs nothing, and with one resource idle, so that what's
+it has one, with a resource that costs nothing, and with resources idle, so that what's
 measured is the pool's own way from idle to held and back.  Its resources pretend as much as
 the pool looks at, and no more.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import queue
 from typing import TYPE_CHECKING, Any
 
-from respool.cli.bench._measure import Contender, Missing
+from respool.cli.bench._measure import Contender
+from respool.cli.bench._results import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-_SIZE = 4
+    from respool.cli.bench._results import Role
+
+SIZE = 4
+"""How many resources there may be, if nothing else is said."""
 
 PACKAGES = (
     "connpool",
@@ -30,21 +35,70 @@ PACKAGES = (
 )
 
 
-def peers() -> Sequence[Contender | Missing]:
-    """Set up each peer that is installed, and say of the others what's missing."""
-    found: list[Contender | Missing] = [_lifo_queue()]
-    makers: dict[str, Callable[[], Contender]] = {
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A pool in use: the statement that takes a resource and the one that gives it back, and what their names mean."""
+
+    name: str
+    role: Role
+    take: str
+    give: str
+    names: Mapping[str, object]
+    limited: bool = True  # it bounds how many resources exist
+    close: Callable[[], object] | None = None
+
+    def contender(self) -> Contender:
+        """Give the two, one after the other, as something to measure."""
+        return Contender(
+            name=self.name,
+            role=self.role,
+            statement=f"{self.take}; {self.give}",
+            names=self.names,
+            close=self.close,
+        )
+
+
+def warm(pair: Pair, count: int) -> None:
+    """Take so many resources at once and give them back, so that they're idle."""
+    held: list[dict[str, Any]] = []
+    for _ in range(count):
+        names = dict(pair.names)
+        exec(pair.take, names)  # noqa: S102 - this package's own statements
+        held.append(names)
+    for names in held:
+        exec(pair.give, names)  # noqa: S102 - the same
+
+
+def peers(size: int = SIZE, *, waiting: bool = False) -> Sequence[Pair | Missing]:
+    """Set up each peer that is installed, and say of the others what's missing.
+
+    Parameters
+    ----------
+    size : int
+        Of each pool.
+    waiting : bool
+        Whether they must wait when all is in use, and all resources be idle at first; else one resource is.
+    """
+    found: list[Pair | Missing] = []
+    makers: dict[str, Callable[[int], Pair]] = {
+        "queue.LifoQueue get+put": _lifo_queue,
         "urllib3 connection queue": _urllib3,
         "psycopg_pool": _psycopg_pool,
         "connpool": _connpool,
         "cuttlepool": _cuttlepool,
         "SQLAlchemy QueuePool": _sqlalchemy,
-        "redis-py ConnectionPool": _redis,
+        **(
+            {"redis-py BlockingConnectionPool": _redis_blocking}
+            if waiting
+            else {"redis-py ConnectionPool": _redis}
+        ),
         "generic-connection-pool": _generic_connection_pool,
     }
     for name, make in makers.items():
         try:
-            found.append(make())
+            pair = make(size)
+            warm(pair, size if waiting else 1)
+            found.append(pair)
         except ImportError as error:
             found.append(Missing(name=name, why=str(error)))
         except Exception as error:  # noqa: BLE001 - a peer that changed is a gap in the table, not the end of it
@@ -66,37 +120,41 @@ def load(name: str) -> Any:  # noqa: ANN401 - a module of which nothing is known
 def _peer(
     name: str,
     pool: object,
-    statement: str,
+    take: str,
+    give: str,
     *,
     limited: bool = True,
     close: Callable[[], object] | None = None,
-) -> Contender:
-    """Give a peer whose pool is called so in its statement."""
-    return Contender(
-        name=name, role="peer", statement=statement, names={"pool": pool}, limited=limited, close=close
+) -> Pair:
+    """Give a peer whose pool is called so in its statements."""
+    return Pair(
+        name=name, role="peer", take=take, give=give, names={"pool": pool}, limited=limited, close=close
     )
 
 
-def _lifo_queue() -> Contender:
-    pool: queue.LifoQueue[object] = queue.LifoQueue(_SIZE)
-    pool.put(object())
-    return _peer("queue.LifoQueue get+put", pool, "resource = pool.get(); pool.put(resource)", limited=False)
+def _lifo_queue(size: int) -> Pair:
+    pool: queue.LifoQueue[object] = queue.LifoQueue(size)
+    for _ in range(size):
+        pool.put(object())
+    return _peer(
+        "queue.LifoQueue get+put", pool, "resource = pool.get()", "pool.put(resource)", limited=False
+    )
 
 
-def _urllib3() -> Contender:
+def _urllib3(size: int) -> Pair:
     urllib3 = load("urllib3")
-    pool = urllib3.HTTPConnectionPool("127.0.0.1", maxsize=_SIZE, block=True)
-    pool._put_conn(pool._get_conn())  # noqa: SLF001 - the queue has no public face
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", maxsize=size, block=True)
     return _peer(
         "urllib3 connection queue",
         pool,
-        "resource = pool._get_conn(); pool._put_conn(resource)",
+        "resource = pool._get_conn()",
+        "pool._put_conn(resource)",
         limited=False,
         close=pool.close,
     )
 
 
-def _psycopg_pool() -> Contender:
+def _psycopg_pool(size: int) -> Pair:
     psycopg = load("psycopg")
     psycopg_pool = load("psycopg_pool")
 
@@ -119,23 +177,24 @@ def _psycopg_pool() -> Contender:
     pool = psycopg_pool.ConnectionPool(
         connection_class=Connection,
         min_size=1,
-        max_size=_SIZE,
+        max_size=size,
         open=True,
     )
     pool.wait(10)
-    return _peer("psycopg_pool", pool, "resource = pool.getconn(); pool.putconn(resource)", close=pool.close)
+    return _peer(
+        "psycopg_pool", pool, "resource = pool.getconn()", "pool.putconn(resource)", close=pool.close
+    )
 
 
-def _connpool() -> Contender:
+def _connpool(size: int) -> Pair:
     connpool = load("connpool")
     pool = connpool.ConnectionPool.from_callables(
-        _Thing, close=_Thing.close, config=connpool.PoolConfig(max_size=_SIZE)
+        _Thing, close=_Thing.close, config=connpool.PoolConfig(max_size=size)
     )
-    pool.release(pool.acquire())
-    return _peer("connpool", pool, "resource = pool.acquire(); pool.release(resource)", close=pool.close)
+    return _peer("connpool", pool, "resource = pool.acquire()", "pool.release(resource)", close=pool.close)
 
 
-def _cuttlepool() -> Contender:
+def _cuttlepool(size: int) -> Pair:
     cuttlepool = load("cuttlepool")
 
     def ping(self: object, resource: object) -> bool:
@@ -148,20 +207,18 @@ def _cuttlepool() -> Contender:
     # The two hooks without which it warns at each use; the second by its old name, as the new
     # one is called through a method that warns of that.
     hooks = {"ping": ping, "normalize_connection": normalize}
-    pool: Any = type("Pool", (cuttlepool.CuttlePool,), hooks)(factory=_Thing, capacity=_SIZE)
-    pool.get_resource().close()
-    return _peer("cuttlepool", pool, "resource = pool.get_resource(); resource.close()")
+    pool: Any = type("Pool", (cuttlepool.CuttlePool,), hooks)(factory=_Thing, capacity=size)
+    return _peer("cuttlepool", pool, "resource = pool.get_resource()", "resource.close()")
 
 
-def _sqlalchemy() -> Contender:
-    pool = load("sqlalchemy.pool").QueuePool(_Thing, pool_size=_SIZE, max_overflow=0)
-    pool.connect().close()
+def _sqlalchemy(size: int) -> Pair:
+    pool = load("sqlalchemy.pool").QueuePool(_Thing, pool_size=size, max_overflow=0)
     return _peer(
-        "SQLAlchemy QueuePool", pool, "resource = pool.connect(); resource.close()", close=pool.dispose
+        "SQLAlchemy QueuePool", pool, "resource = pool.connect()", "resource.close()", close=pool.dispose
     )
 
 
-def _redis() -> Contender:
+def _redis(size: int, kind: str = "ConnectionPool") -> Pair:
     redis = load("redis")
 
     def nothing(self: object, *args: object, **kwargs: object) -> None:
@@ -170,17 +227,21 @@ def _redis() -> Contender:
     # One that thinks it's connected, with nothing to be read.
     pretence = {"connect": nothing, "can_read": nothing, "disconnect": nothing}
     connection = type("Connection", (redis.Connection,), pretence)
-    pool = redis.ConnectionPool(connection_class=connection, max_connections=_SIZE)
-    pool.release(pool.get_connection())
+    pool = getattr(redis, kind)(connection_class=connection, max_connections=size)
     return _peer(
-        "redis-py ConnectionPool",
+        f"redis-py {kind}",
         pool,
-        "resource = pool.get_connection(); pool.release(resource)",
+        "resource = pool.get_connection()",
+        "pool.release(resource)",
         close=pool.close,
     )
 
 
-def _generic_connection_pool() -> Contender:
+def _redis_blocking(size: int) -> Pair:
+    return _redis(size, "BlockingConnectionPool")
+
+
+def _generic_connection_pool(size: int) -> Pair:
     generic = load("generic_connection_pool.threading")
 
     def create(self: object, endpoint: str, timeout: float | None = None) -> _Thing:
@@ -192,12 +253,12 @@ def _generic_connection_pool() -> Contender:
 
     hooks = {"create": create, "dispose": dispose}
     manager = type("Manager", (generic.BaseConnectionManager,), hooks)()
-    pool = generic.ConnectionPool(manager, max_size=_SIZE, total_max_size=_SIZE)
-    pool.release(pool.acquire("key"), endpoint="key")
+    pool = generic.ConnectionPool(manager, max_size=size, total_max_size=size)
     return _peer(
         "generic-connection-pool",
         pool,
-        'resource = pool.acquire("key"); pool.release(resource, "key")',
+        'resource = pool.acquire("key")',
+        'pool.release(resource, "key")',
         close=pool.close,
     )
 

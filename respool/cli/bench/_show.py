@@ -1,38 +1,45 @@
-"""How results are shown: as tables on the terminal, as JSON, as Markdown, as a drawing."""
+"""How results are shown: as tables on the terminal, as JSON, as Markdown.  `_plot` draws them."""
 
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from respool.cli.bench._machine import describe
-from respool.cli.bench._peers import load
 from respool.cli.progress import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from respool.cli.bench._measure import Claim, Result, Row, Spread
+    from respool.cli.bench._results import Result, Section
 
-_ROW_COLUMNS = ("what", "time of one", "ratio min", "median", "max")
 _CLAIM_COLUMNS = ("figure", "min", "median", "max", "target", "met")
 
 
 def show(result: Result) -> None:
     """Print a result."""
-    print_table(f"{result.title}, in units of {result.unit}", _ROW_COLUMNS, [*_rows(result)])
-    print_table("Held to its targets", _CLAIM_COLUMNS, [_claim(claim) for claim in result.claims])
+    for section in result.sections:
+        print_table(section.heading, section.columns, _cells(section, result))
+    if result.claims:
+        print_table("Held to its targets", _CLAIM_COLUMNS, [claim.cells() for claim in result.claims])
 
 
-def write(results: Sequence[Result], path: Path) -> None:
-    """Write results as JSON to `path`, and as Markdown beside it, with the suffix ``.md``."""
+def write(results: Sequence[Result], path: Path, drawings: Mapping[str, Path] | None = None) -> None:
+    """Write results as JSON to `path`, and as Markdown beside it, with the suffix ``.md``.
+
+    `drawings` are the files that show results, by the result's name; the Markdown shows them.
+    """
     data = {"results": [_as_dict(result) for result in results]}
     path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
-    path.with_suffix(".md").write_text("\n".join(_markdown(result) for result in results), "utf-8")
+    pages: list[str] = []
+    for result in results:
+        drawing = (drawings or {}).get(result.name)
+        picture = None if drawing is None else os.path.relpath(drawing, path.parent)
+        pages.append(_markdown(result, picture))
+    path.with_suffix(".md").write_text("\n".join(pages), "utf-8")
 
 
 def check_writable(path: Path) -> None:
@@ -44,112 +51,26 @@ def check_writable(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
-def check_plotting() -> None:
-    """Fail at once where nothing could be drawn."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("--plot needs matplotlib: pip install matplotlib", name="matplotlib")
-
-
-def plot(results: Sequence[Result], directory: Path) -> None:
-    """Draw each result's ratios as bars, into ``<directory>/<bench>.svg``."""
-    figure_class = load("matplotlib.figure").Figure
-    directory.mkdir(parents=True, exist_ok=True)
-    colours = {"floor": "0.7", "respool": "tab:blue", "peer": "tab:orange"}
-    for result in results:
-        rows = list(reversed(result.rows))
-        figure = figure_class(figsize=(9, 1.2 + 0.32 * len(rows)), layout="constrained")
-        axes = figure.subplots()
-        medians = [row.ratio.median for row in rows]
-        errors = [
-            [median - row.ratio.low for median, row in zip(medians, rows, strict=True)],
-            [row.ratio.high - median for median, row in zip(medians, rows, strict=True)],
-        ]
-        bars = axes.barh(
-            [row.name for row in rows], medians, xerr=errors, color=[colours[row.role] for row in rows]
-        )
-        axes.bar_label(bars, labels=[f" {median:.3g}" for median in medians])
-        axes.set_xscale("log")
-        axes.set_xlim(right=2 * max(row.ratio.high for row in rows))
-        axes.margins(y=0.02)
-        axes.set_xlabel(f"cost in units of {result.unit} (median; bars: min to max), logarithmic")
-        axes.set_title(result.title)
-        figure.savefig(directory / f"{result.bench}.svg")
-
-
-def _rows(result: Result) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [
-        (row.name, _time(row.seconds.median), *_spread(row.ratio)) for row in result.rows
-    ]
-    rows += [(missing.name, "n.a.", "n.a.", "n.a.", "n.a.") for missing in result.missing]
+def _cells(section: Section, result: Result) -> list[tuple[str, ...]]:
+    rows = section.cells()
+    if section.lists_missing:
+        absent = ("n.a.",) * (len(section.columns) - 1)
+        rows += [(missing.name, *absent) for missing in result.missing]
     return rows
-
-
-def _claim(claim: Claim) -> tuple[str, ...]:
-    bound = "at most" if claim.at_most else "at least"
-    return (
-        f"{claim.text} ({claim.unit})",
-        *_spread(claim.figure),
-        f"{bound} {claim.target:g}",
-        "yes" if claim.met else "NO",
-    )
-
-
-def _spread(spread: Spread) -> tuple[str, str, str]:
-    return _number(spread.low), _number(spread.median), _number(spread.high)
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - three digits
-
-
-def _time(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1:
-            return f"{_number(seconds * factor)} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def _command(result: Result) -> str:
-    return f"respool bench {result.bench}"
 
 
 def _as_dict(result: Result) -> dict[str, Any]:
     return {
-        "bench": result.bench,
-        "command": _command(result),
+        "bench": result.name,
+        "command": result.command,
         "machine": describe(result.packages),
-        "unit": result.unit,
-        "rows": [_row_as_dict(row) for row in result.rows],
-        "claims": [
-            {
-                "text": claim.text,
-                "unit": claim.unit,
-                **_spread_as_dict(claim.figure),
-                "target": claim.target,
-                "at_most": claim.at_most,
-                "met": claim.met,
-            }
-            for claim in result.claims
-        ],
+        "sections": [section.as_dict() for section in result.sections],
+        "claims": [claim.as_dict() for claim in result.claims],
         "missing": {missing.name: missing.why for missing in result.missing},
     }
 
 
-def _row_as_dict(row: Row) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "role": row.role,
-        "seconds": _spread_as_dict(row.seconds),
-        "ratio": _spread_as_dict(row.ratio),
-    }
-
-
-def _spread_as_dict(spread: Spread) -> dict[str, Any]:
-    return {"min": spread.low, "median": spread.median, "max": spread.high, "repeats": list(spread.values)}
-
-
-def _markdown(result: Result) -> str:
-    repeats = len(result.rows[0].ratio.values)
+def _markdown(result: Result, picture: str | None) -> str:
     machine = describe(result.packages)
     lines = [
         # With the interpreter's version, as there are pages for several.
@@ -157,21 +78,21 @@ def _markdown(result: Result) -> str:
         "",
         result.what,
         "",
-        f"Written by `{_command(result)}`; {repeats} repeats, ratios within a repeat.",
-        "",
-        *_table(("", *_ROW_COLUMNS[1:]), _rows(result)),
-        "",
-        "## Held to its targets",
-        "",
-        *_table(("", *_CLAIM_COLUMNS[1:]), [_claim(claim) for claim in result.claims]),
-        "",
-        "A target is met by the median.",
-        "",
-        "## Where",
-        "",
-        *_table(("", ""), machine.items()),
+        f"Written by `{result.command}`; {result.repeats} repeats, ratios within a repeat.",
         "",
     ]
+    if result.quick:
+        lines += ["Measured in haste, to see that it can be measured: the figures mean nothing.", ""]
+    if picture is not None:
+        lines += [f"![The figures below, drawn]({picture})", ""]
+    for section in result.sections:
+        lines += [f"## {section.heading}", ""]
+        lines += [*_table(("", *section.columns[1:]), _cells(section, result)), ""]
+    if result.claims:
+        lines += ["## Held to its targets", ""]
+        lines += _table(("", *_CLAIM_COLUMNS[1:]), [claim.cells() for claim in result.claims])
+        lines += ["", "A target is met by the median.", ""]
+    lines += ["## Where", "", *_table(("", ""), machine.items()), ""]
     if result.missing:
         lines += ["## Not measured", "", *(f"- {gap.name}: {gap.why}" for gap in result.missing), ""]
     return "\n".join(lines)

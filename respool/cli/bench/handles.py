@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from respool.cli.bench._measure import (
-    REPEATS,
-    ROUNDS,
-    Claim,
-    Contender,
-    Missing,
-    Result,
-    Row,
-    measure,
-)
+from respool.cli.bench._measure import Contender, Effort, close_all, measure
 from respool.cli.bench._peers import load
+from respool.cli.bench._results import Bars, Claim, Missing, Result, Row
 from respool.cli.bench._tls_server import BODY, Serving, tls_server
 
 if TYPE_CHECKING:
@@ -31,24 +23,26 @@ _CHEAPER = 10.0
 PACKAGES = ("pycurl", "requests", "httpx", "urllib3")
 
 
-def steps() -> int:
+def steps(effort: Effort) -> int:
     """Tell how often `run` will call `tick`."""
-    return REPEATS * ROUNDS
+    return effort.repeats * effort.rounds
 
 
-def run(tick: Callable[[], object]) -> Result:
+def run(effort: Effort, tick: Callable[[], object]) -> Result:
     """Measure, and hold the result to its target."""
     with tls_server() as server:
         found: list[Contender | Missing] = [*_curls(server), *_peers(server)]
         contenders = [one for one in found if isinstance(one, Contender)]
         try:
-            seconds = measure(contenders, tick=tick)
+            seconds = measure(contenders, effort, tick=tick)
         finally:
-            for contender in contenders:
-                if contender.close is not None:
-                    contender.close()
+            close_all(contenders)
+    rows = [
+        Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(seconds[UNIT]))
+        for c in contenders
+    ]
     return Result(
-        bench="handles",
+        name="handles",
         title="Small objects over TLS",
         what=(
             f"An object of {len(BODY)} bytes is read, again and again, from a TLS server on the loopback "
@@ -56,11 +50,8 @@ def run(tick: Callable[[], object]) -> Result:
             "pooled one finds its connection still there. Across a real network a fresh connection costs "
             "round trips on top, so the difference is larger there."
         ),
-        unit=UNIT,
-        rows=[
-            Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(seconds[UNIT]))
-            for c in contenders
-        ],
+        repeats=effort.repeats,
+        sections=[Bars(title="One object", unit=UNIT, rows=rows)],
         claims=[
             Claim(
                 text=f"{_POOLED}: cheaper than {_FRESH}",
@@ -72,6 +63,7 @@ def run(tick: Callable[[], object]) -> Result:
         ],
         missing=[one for one in found if isinstance(one, Missing)],
         packages=PACKAGES,
+        quick=effort.quick,
     )
 
 

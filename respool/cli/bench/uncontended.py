@@ -1,4 +1,4 @@
-"""``respool bench pool``: what an uncontended acquire and release costs, and what an import does.
+"""``respool bench pool:uncontended``: what an acquire and release of one thread costs, and what an import does.
 
 This module owns the list of what is measured and the targets that the results are held to.
 """
@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING
 
 from respool import PoolLimits, ResourcePool
 from respool.cli.bench import _peers
-from respool.cli.bench._measure import (
-    REPEATS,
-    ROUNDS,
-    Claim,
-    Contender,
-    Missing,
-    Result,
-    Row,
-    Spread,
-    measure,
-)
+from respool.cli.bench._measure import Contender, Effort, close_all, measure
+from respool.cli.bench._results import Bars, Claim, Missing, Result, Row, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,30 +26,28 @@ _BOUND = "bound acquire+release"
 _KEYED = "acquire+release, str key"
 _WITH = "with pool.lease(key)"
 _VALIDATED = "acquire+release, str key, validate hook"
-_AT_MOST = {_BOUND: 4.5, _KEYED: 5.0, _WITH: 7.0, _VALIDATED: 14.0}
+_MANY = 64
+_BATCH = f"pool.lease_many({_MANY}).release(), for each"
+_AT_MOST = {_BOUND: 4.5, _KEYED: 5.0, _WITH: 7.0, _VALIDATED: 14.0, _BATCH: 2.0}
 #: How much cheaper than any pool with limits the fast tier and the lease should be.
 _FASTER = {_BOUND: 15.0, _WITH: 10.0}
 _IMPORT_MS = 30.0
-_IMPORT_ROUNDS = 6
 
 
-def steps() -> int:
+def steps(effort: Effort) -> int:
     """Tell how often `run` will call `tick`."""
-    return REPEATS * (ROUNDS + _IMPORT_ROUNDS)
+    return effort.repeats * (effort.rounds + effort.starts)
 
 
-def run(tick: Callable[[], object]) -> Result:
+def run(effort: Effort, tick: Callable[[], object]) -> Result:
     """Measure, and hold the results to the targets."""
     found = _peers.peers()
-    missing = [peer for peer in found if isinstance(peer, Missing)]
-    peers = [peer for peer in found if isinstance(peer, Contender)]
-    contenders = [*_floors(), *_own(), *peers]
+    pairs = [peer for peer in found if isinstance(peer, _peers.Pair)]
+    contenders = [*_floors(), *_own(), *(pair.contender() for pair in pairs)]
     try:
-        seconds = measure(contenders, tick=tick)
+        seconds = measure(contenders, effort, tick=tick)
     finally:
-        for contender in contenders:
-            if contender.close is not None:
-                contender.close()
+        close_all(contenders)
     unit = seconds[UNIT]
     claims = [
         Claim(text=name, unit=f"x {UNIT}", figure=seconds[name].over(unit), target=target, at_most=True)
@@ -66,27 +55,31 @@ def run(tick: Callable[[], object]) -> Result:
     ]
     claims += [
         Claim(
-            text=f"{name}: cheaper than {peer.name}",
+            text=f"{name}: cheaper than {pair.name}",
             unit="times",
-            figure=seconds[peer.name].over(seconds[name]),
+            figure=seconds[pair.name].over(seconds[name]),
             target=target,
             at_most=False,
         )
         for name, target in _FASTER.items()
-        for peer in peers
-        if peer.limited
+        for pair in pairs
+        if pair.limited
     ]
     claims.append(
         Claim(
             text="import respool, above the interpreter's start",
             unit="ms",
-            figure=_import_cost(tick),
+            figure=_import_cost(effort, tick),
             target=_IMPORT_MS,
             at_most=True,
         )
     )
+    rows = [
+        Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(unit))
+        for c in contenders
+    ]
     return Result(
-        bench="pool",
+        name="pool:uncontended",
         title="An uncontended acquire and release",
         what=(
             "One thread takes a resource that is idle and gives it back. "
@@ -94,14 +87,12 @@ def run(tick: Callable[[], object]) -> Result:
             "through a thread-safe container, measured in the same run. "
             "All pools are set up with a limit of a few resources where they have limits, and with resources that cost nothing."
         ),
-        unit=UNIT,
-        rows=[
-            Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(unit))
-            for c in contenders
-        ],
+        repeats=effort.repeats,
+        sections=[Bars(title="What it costs", unit=UNIT, rows=rows)],
         claims=claims,
-        missing=missing,
+        missing=[peer for peer in found if isinstance(peer, Missing)],
         packages=_peers.PACKAGES,
+        quick=effort.quick,
     )
 
 
@@ -123,6 +114,31 @@ class _Empty:
         pass
 
 
+class _EmptyLease:
+    """A lease that does nothing."""
+
+    __slots__ = ("resource",)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+class _EmptyLeases:
+    """A pool that does nothing but make a lease: what any lease in Python that is an object of its own pays at least."""
+
+    __slots__ = ()
+
+    def lease(self, key: object) -> _EmptyLease:
+        del key
+        return _EmptyLease()
+
+
 def _floors() -> Sequence[Contender]:
     empty = _Empty()
     simple: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -141,6 +157,18 @@ def _floors() -> Sequence[Contender]:
         ),
         Contender(
             name="an empty with", role="floor", statement="with pool:\n    pass", names={"pool": empty}
+        ),
+        Contender(
+            name="an empty lease: with a new object that does nothing",
+            role="floor",
+            statement='with pool.lease("key"):\n    pass',
+            names={"pool": _EmptyLeases()},
+        ),
+        Contender(
+            name="an empty lease, released without with",
+            role="floor",
+            statement='pool.lease("key").release()',
+            names={"pool": _EmptyLeases()},
         ),
         Contender(
             name="with a threading.Lock",
@@ -168,16 +196,19 @@ def _own() -> Sequence[Contender]:
         return made
 
     plain, free = pool(limited), pool(PoolLimits())
+    many = pool(PoolLimits(max_size=_MANY))
+    many.prefill(_MANY, "key")
     validated = pool(limited, lambda _key, _resource: True)
 
     def contender(
-        name: str, statement: str, of: ResourcePool[str, object], *, bound: bool = False
+        name: str, statement: str, of: ResourcePool[str, object], *, bound: bool = False, per: int = 1
     ) -> Contender:
         return Contender(
             name=name,
             role="respool",
             statement=statement,
             names={"pool": of.bind("key") if bound else of},
+            per=per,
             close=of.close,
         )
 
@@ -189,6 +220,7 @@ def _own() -> Sequence[Contender]:
         contender(_KEYED, keyed, plain),
         contender(_WITH, lease, plain),
         contender("pool.lease(key).release()", 'pool.lease("key").release()', plain),
+        contender(_BATCH, f'pool.lease_many({_MANY}, "key").release()', many, per=_MANY),
         contender("bound acquire+release, no limits", pair, free, bound=True),
         contender("with pool.lease(key), no limits", lease, free),
         contender("bound acquire+release, validate hook", pair, validated, bound=True),
@@ -197,7 +229,7 @@ def _own() -> Sequence[Contender]:
     )
 
 
-def _import_cost(tick: Callable[[], object]) -> Spread:
+def _import_cost(effort: Effort, tick: Callable[[], object]) -> Spread:
     """Milliseconds that ``import respool`` adds to an interpreter that does nothing else.
 
     Starting a process varies far more than a loop does, so a repeat takes the best of several.
@@ -212,9 +244,9 @@ def _import_cost(tick: Callable[[], object]) -> Spread:
 
     figures: list[float] = []
     start("import respool")
-    for _ in range(REPEATS):
+    for _ in range(effort.repeats):
         bare = full = float("inf")
-        for _ in range(_IMPORT_ROUNDS):
+        for _ in range(effort.starts):
             bare = min(bare, start("pass"))
             full = min(full, start("import respool"))
             tick()
