@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from respool._rooms import Rooms
 from respool._rows import CLOSED, IN_LINE, LEFT, OUT, PARKED, SERVED, SHUT, WAITING
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from respool._slot import Guard
 
 __all__ = ["Accounts"]
+
+_FEW: Final = 16
+"""To push one entry costs about as much as to order so many anew."""
 
 
 class Accounts(Rooms):
@@ -320,12 +323,28 @@ class Accounts(Rooms):
             heapify(living)
             self._lru = living
         while self._unread:
-            for row in self._unread[-1]:
-                if not row.listed and not row.dead:
-                    heappush(self._lru, (0, row.no, row))
-                    row.listed = True
+            fresh = [
+                (_stamp_of(row), row.no, row) for row in self._unread[-1] if not row.listed and not row.dead
+            ]
+            if len(fresh) * _FEW < len(self._lru):
+                for entry in fresh:
+                    heappush(self._lru, entry)
+            else:
+                merged = [*self._lru, *fresh]
+                heapify(merged)
+                self._lru = merged
+            for entry in fresh:
+                entry[2].listed = True
             self._unread.pop()
         self._put_back()  # what an earlier call has left aside when it was cut short
+
+
+def _stamp_of(row: Row) -> int:
+    """Give the stamp of the oldest idle resource of `row`, or a bound below."""
+    try:
+        return row.idle[0].record.stamp
+    except IndexError:
+        return 0
 
 
 def _collects(row: Row, seq: int) -> bool:

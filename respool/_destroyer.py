@@ -74,8 +74,8 @@ class Destroyer:
                 target=self._run, name=f"respool-destroyer-{self._name}", daemon=True
             )
             self._stopping = False
+            self._open = True  # `take` asks whether the thread lives as well
             self._thread.start()
-            self._open = True
         except RuntimeError:  # no more threads, or the interpreter ends: callers destroy for themselves
             pass
         finally:

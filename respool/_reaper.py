@@ -67,8 +67,16 @@ class _Reaper:
                 if due or not self.inbox.empty():
                     continue
                 with self.lock:
-                    if self.inbox.empty():  # `watch` puts first and looks for the thread then
+                    if self.inbox.empty():
                         self.thread = None
+                # Whoever came while the lock was taken has put a pool and left it at that: it's looked after here, as long
+                # as no other thread has begun.
+                if self.thread is None and self.inbox.empty():
+                    return
+                with self.lock:
+                    if self.thread is None:
+                        self.thread = threading.current_thread()
+                    elif self.thread is not threading.current_thread():
                         return
             except BaseException:  # noqa: BLE001, S110 - what a hook raises has been counted; an interrupt is not for this thread
                 pass
