@@ -81,6 +81,11 @@ class Destroyer:
         finally:
             self._starting.release()
 
+    def revive(self) -> None:
+        """Start the thread again should it have died with work to do."""
+        if not self._inbox.empty():
+            self.start()
+
     def take(self, guard: Guard) -> bool:
         """Destroy what `guard` stands for, soon; False if there's no thread to do it."""
         thread = self._thread
@@ -117,10 +122,11 @@ class Destroyer:
         pause: list[float | None] = [None]
         while True:
             try:
-                if self._serve(pause):
-                    return
-            except BaseException:  # noqa: BLE001, S110 - what a hook raises has been counted; an interrupt is not for this thread
-                pass
+                while True:  # so that a jump back is inside the try, too
+                    if self._serve(pause):
+                        return
+            except BaseException:  # noqa: BLE001 - what a hook raises has been counted; an interrupt is not for this thread
+                pause[0] = FIRST_PAUSE  # it may have come between a destroy and its booking: look again soon
 
     def _serve(self, pause: list[float | None]) -> bool:
         """Do one thing; True at the end.  No reference to the pool outlives this call."""

@@ -142,6 +142,8 @@ class Core(Upkeep):
                 left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
                 if left <= 0:
                     raise self._still_out(seconds)
+                if self.destroyer is not None:
+                    self.destroyer.revive()
                 polls = bool(self.accounts.pending)
                 closer.listen(closer.nap, self.gate, min(left, pause) if polls else left)
                 if polls:

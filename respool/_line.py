@@ -266,7 +266,7 @@ class Queueing(Deferring):
                     free = self.ask(row, ASK, others=True)
                     ticket.pause = FIRST_PAUSE if free else longer(ticket.pause)
                 if self.destroyer is not None:
-                    self.destroyer.start()  # should it have died: nobody else may come for a long time
+                    self.destroyer.revive()  # nobody else may come for a long time
             ticket.outcome = {SERVED: "failed", CLOSED: "closed", IMPOSSIBLE: "failed"}.get(
                 ticket.state, "timeout"
             )

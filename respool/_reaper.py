@@ -23,8 +23,8 @@ __all__ = ["after_fork_in_child", "nudge", "watch"]
 _LEAST: Final = 0.01
 """Seconds between two looks at a pool, at least."""
 
-_TROUBLED: Final = 1.0
-"""Seconds until the next look at a pool whose hooks have raised what is no Exception."""
+_TROUBLED: Final = 0.05
+"""Seconds until the next look at a pool where this one was cut short."""
 
 
 class _Reaper:

@@ -168,6 +168,8 @@ class Upkeep(Batching):
 
     def reap(self) -> int:
         """Ask all that is pending and all that is stuck, and destroy what the limits on time and on idle ones ask for."""
+        if self.destroyer is not None:
+            self.destroyer.revive()
         self.work_under_lock(self._unstick_locked)
         self.ask(None, self.accounts.pending, others=True)
         count: int = self.work_under_lock(self._reap_locked)
@@ -246,6 +248,8 @@ class Upkeep(Batching):
 
     def poll_here(self, pause: float) -> float | None:
         """Ask what is pending; give the seconds until it should be asked again, or None if nothing is."""
+        if self.inbox or self.has_notes():
+            self.pump()
         if not self.accounts.pending:
             return None
         self.ask(None, ASK, others=True)
