@@ -124,6 +124,10 @@ def test_twice(make_pool: MakePool, factory: Factory, state: str) -> None:
     elif state == "fast":
         lease.release()
         pool.acquire("A")
+    elif state == "adopted":
+        lease.discard()
+        thing = foreign(factory)
+        pool.adopt(thing, "A")
     elif state == "pending":
         lease.release(lambda: False)
     elif state == "quarantined":
@@ -142,6 +146,8 @@ def test_twice(make_pool: MakePool, factory: Factory, state: str) -> None:
     assert pool.stats() == before
     if state == "fast":
         pool.release(thing)
+    elif state == "leased":
+        lease.release()
     elif state == "quarantined":
         pool.forget("A")
     elif state == "detached":
