@@ -114,7 +114,9 @@ def test_while_others_wait(make_pool: MakePool, factory: Factory, waits_for: str
 
 
 @pytest.mark.parametrize("state", ["idle", "leased", "fast", "adopted", "pending", "quarantined", "detached"])
-def test_twice(make_pool: MakePool, factory: Factory, state: str) -> None:
+def test_twice(  # noqa: C901 - a table of states
+    make_pool: MakePool, factory: Factory, state: str
+) -> None:
     """P51: what the pool holds already, in whatever state and under whatever key, is PoolError."""
     pool = make_pool()
     lease = pool.lease("A")
