@@ -24,7 +24,8 @@ class Buffer:
     it can go wherever `bytearray` can; on Python 3.11 pass `view`.
 
     Its memory isn't cleared between two holders.  Whoever gives a buffer back gives up
-    every view of it: a view kept longer writes into the next holder's data.
+    every view of it: a view kept longer writes into the next holder's data.  The next one
+    may have asked for another size of the same class, so `nbytes` belongs to the holder too.
 
     Once the pool has freed it, `view`, `address` and the buffer protocol raise
     `ValueError`.  Views taken before are still safe to touch where the allocator's memory
@@ -45,7 +46,7 @@ class Buffer:
         memory : object with the buffer protocol
             Writable, C-contiguous, at least `capacity` bytes, aligned.
         nbytes : int
-            Bytes asked for: the length of `view`.
+            Bytes asked for: the length of `view`, until the pool lends it for another size.
         capacity : int
             Bytes charged to the pool's budget.
         alignment : int
@@ -104,7 +105,7 @@ class Buffer:
 
     @property
     def capacity(self) -> int:
-        """Bytes charged to the pool's budget: `nbytes` rounded up to the allocator's alignment."""
+        """Bytes charged to the pool's budget: `nbytes` rounded up, as `BufferPool` says."""
         return self._capacity
 
     def __buffer__(self, flags: int, /) -> memoryview:

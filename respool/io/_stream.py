@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from respool.errors import PoolTimeoutError
 from respool.io._future import abandon
@@ -37,7 +37,7 @@ class _Block:
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self.lease: Lease[int, Buffer] | None = None
+        self.lease: Lease[Any, Buffer] | None = None
         self.read: ReadFuture | None = None
 
 

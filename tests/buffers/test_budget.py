@@ -15,6 +15,7 @@ from respool import (
     PoolTimeoutError,
 )
 from respool.buffers import BufferPool, HostAllocator
+from tests.helpers.invariants import assert_quiet
 from tests.helpers.recorder import Recorder
 from tests.helpers.threads import Threads, run_together, wait_until_queued
 
@@ -24,7 +25,7 @@ PAGE = mmap.PAGESIZE
 
 
 class TestBudget:
-    """P91 to P98 as far as one size goes."""
+    """P91 to P98 as far as one size goes; `test_sizes` has several."""
 
     def test_cost_is_bytes(self) -> None:
         """stats().cost is the bytes charged: sizes rounded up to the alignment."""
@@ -128,6 +129,49 @@ class TestOutOfMemory:
             books.make = bytearray
             with pool.lease() as buffer:
                 assert buffer.nbytes == 100
+
+    def test_idle_ones_are_freed_first(self) -> None:
+        """When there's no memory, idle buffers of all sizes and kinds are freed, and it's tried once more."""
+        books, other = Books(), Books()
+        left = [3 * 1024]
+
+        def scarce(nbytes: int) -> bytearray:
+            if nbytes > left[0] - 1024 * books.out - 1024 * other.out:
+                raise MemoryError("nothing left")
+            return bytearray(nbytes)
+
+        books.make = other.make = scarce
+        recorder = Recorder()
+        with BufferPool(books, buffer_size=1024, observer=recorder) as pool:
+            face = pool.share(other)
+            held = pool.lease()
+            pool.lease(900).release()
+            face.lease().release()
+            with pool.lease(2000) as large:
+                assert large.nbytes == 2000
+                assert recorder.details("destroyed") == ["evicted", "evicted"]
+                assert (books.out, other.out) == (2, 0)
+                left[0] = 0
+                with pytest.raises(MemoryError, match="nothing left") as caught:
+                    face.lease()
+                assert caught.value.__cause__ is not None
+            held.release()
+            stats = assert_quiet(pool, leased=0, idle=2)
+            assert (stats.destroyed, stats.hook_errors["create"]) == (2, 1)
+
+    def test_asked_once_where_nothing_is_idle(self) -> None:
+        """P24: with nothing to free, the allocator isn't asked a second time."""
+
+        def none(nbytes: int) -> bytearray:
+            calls.append(nbytes)
+            raise MemoryError
+
+        calls: list[int] = []
+        with BufferPool(Books(none), buffer_size=100) as pool:
+            with pytest.raises(MemoryError, match="out of memory"):
+                pool.lease()
+            assert calls == [100]
+            pool.close()
 
     def test_next_waiter_tries(self) -> None:
         """A waiter behind one whose allocation failed is served."""

@@ -1,0 +1,285 @@
+"""What manages a `BufferPool`, as opposed to using it: its stock, its limits, its end.
+
+The part of `BufferPool` that its users call now and then.  All of it is `respool.ResourcePool`'s
+work; here sizes are turned into the keys of the pool within.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+
+from respool._keys import ALL, All
+from respool.buffers._sizes import aligned, check_size
+from respool.errors import PoolExhaustedError
+from respool.limits import PoolLimits
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from respool.buffers._memory import Asked, BufferKind, Memory
+    from respool.buffers.buffer import Buffer
+    from respool.pool import ResourcePool
+    from respool.stats import PoolStats
+
+__all__ = ["Managed"]
+
+
+class _Same(enum.Enum):
+    """The one member stands for what there is already."""
+
+    SAME = "as it is"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+_SAME: Final = _Same.SAME
+
+Same: TypeAlias = Literal[_Same.SAME]
+
+
+class Managed:
+    """The methods of a pool of buffers that look after it."""
+
+    __slots__ = ("__weakref__", "_memory", "_old", "_pool", "_usual")
+
+    _memory: Memory
+    _pool: ResourcePool[BufferKind, Buffer]
+    # What is asked for without a size, replaced as a whole; and the kinds that this has ever been.
+    _usual: Asked
+    _old: dict[BufferKind, None]
+
+    def _asked(self, nbytes: int | None) -> Asked:
+        """Find the buffers that serve a size."""
+        if nbytes is None:
+            return self._usual
+        size = check_size("nbytes", nbytes)
+        usual = self._usual
+        return usual if size == usual.nbytes else self._memory.about(size, usual.kind, self.limits.max_cost)
+
+    def _usual_of(self, buffer_size: int, budget: int | None) -> Asked:
+        """Give what is asked for without a size if that is so many bytes; they must fit into the budget."""
+        size = check_size("buffer_size", buffer_size)
+        charged = aligned(size, self._memory.alignment)
+        if budget is not None and charged > budget:
+            raise PoolExhaustedError(
+                f"a buffer of {size} bytes (charged {charged}) is more than max_bytes={budget}"
+            )
+        return self._memory.exactly(size)
+
+    # -- sizes -----------------------------------------------------------------------------------------
+
+    @property
+    def buffer_size(self) -> int:
+        """Bytes in a buffer that is asked for without a size."""
+        return self._usual.nbytes
+
+    def set_buffer_size(self, nbytes: int) -> int:
+        """Change how many bytes a buffer has that is asked for without a size.
+
+        Those of the old size aren't handed out any more: idle ones are freed now, leased ones when they're
+        given back.  Where old and new size take the same memory, as with 4,000 and 4,096 bytes in whole
+        pages, there are no old ones.  Whoever waits already gets the size that was in force when it asked.
+
+        Parameters
+        ----------
+        nbytes : int
+            The new size, ≥ 1.
+
+        Returns
+        -------
+        int
+            How many idle buffers were freed.
+
+        Raises
+        ------
+        PoolExhaustedError
+            Such a buffer is more than `max_bytes`: it could never be had.  The old size stays.
+        TypeError, ValueError
+            It's no size.
+        """
+        usual = self._usual_of(nbytes, self.limits.max_cost)
+        self._old[usual.kind] = (
+            None  # noted first: of two threads that are here at once, the last one clears both
+        )
+        self._old[self._usual.kind] = None
+        self._usual = usual
+        return sum(self._retire(kind) for kind in list(self._old))
+
+    def _retire(self, kind: BufferKind) -> int:
+        """Let no buffer of a kind stay that was the usual one, unless it is."""
+        if kind is self._usual.kind:
+            return 0
+        self._old.pop(kind, None)
+        return self._pool.clear(kind)
+
+    def _catch_up(self, asked: Asked, buffer: Buffer | None = None) -> None:
+        """See that what was lent by the usual size of a moment ago isn't kept when it comes back.
+
+        A bare buffer is handed in: if this is interrupted, nobody else would give it back.
+        """
+        try:
+            self._retire(asked.kind)
+        except BaseException:
+            if buffer is not None:
+                self._pool.release(buffer)
+            raise
+
+    # -- the stock -------------------------------------------------------------------------------------
+
+    def prefill(self, n: int, nbytes: int | None = None) -> int:
+        """Create up to `n` more idle buffers now, as far as limits allow, and as long as nobody waits for the room.
+
+        Parameters
+        ----------
+        n : int
+            How many at most.
+        nbytes : int, optional
+            Bytes in each; `buffer_size` by default.
+
+        Returns
+        -------
+        int
+            How many were created.
+
+        Raises
+        ------
+        MemoryError
+            The allocator has no memory; those created before stay.
+        PoolClosedError
+            The pool is closed.
+        """
+        return self._pool.prefill(n, self._asked(nbytes).kind)
+
+    def clear(self, nbytes: int | All | None = ALL) -> int:
+        """Free idle buffers now and leased ones when they come back.
+
+        Parameters
+        ----------
+        nbytes : int, optional
+            Those that serve this size (None: `buffer_size`) from this face's allocator.  By default all there
+            are, those of other faces of the pool included.
+
+        Returns
+        -------
+        int
+            How many were idle.
+        """
+        return self._pool.clear(ALL if isinstance(nbytes, All) else self._asked(nbytes).kind)
+
+    def forget(self, nbytes: int | None = None) -> int:
+        """Abandon all buffers of a size without freeing them: their memory is gone already, or not to be touched.
+
+        What is idle, pending or quarantined goes at once, what is leased when it's given back.  The allocator's
+        ``free`` isn't called, so that the memory lives and dies with the references to it.
+
+        Parameters
+        ----------
+        nbytes : int, optional
+            Those that serve this size, from this face's allocator; `buffer_size` by default.
+
+        Returns
+        -------
+        int
+            How many went at once.
+        """
+        return self._pool.forget(self._asked(nbytes).kind)
+
+    def reap(self) -> int:
+        """Free what ``idle_timeout`` and ``max_lifetime`` ask for, and ask what is pending; as `ResourcePool.reap`.
+
+        Returns
+        -------
+        int
+            How many were freed.
+        """
+        return self._pool.reap()
+
+    def resize(self, limits: PoolLimits, *, max_bytes: int | Same | None = _SAME) -> None:
+        """Put other limits in force, for all faces of the pool; as `ResourcePool.resize`.
+
+        Parameters
+        ----------
+        limits : PoolLimits
+            The new limits, all of them but the budget: ``max_cost`` is left out, or what the budget is going to be.
+        max_bytes : int, optional
+            The new budget; None for no bound.  Left out, it stays as it is.
+
+        Raises
+        ------
+        PoolExhaustedError
+            A buffer of `buffer_size` would be more than the budget.  The old limits stay in force.
+        TypeError, ValueError
+            ``limits.max_cost`` is another budget, or something isn't a limit at all.
+        PoolClosedError
+            The pool is closed.
+        """
+        if not isinstance(limits, PoolLimits):
+            self._pool.resize(limits)  # which says what is wrong with it
+        if isinstance(max_bytes, _Same):
+            max_bytes = self.limits.max_cost
+        budget = None if max_bytes is None else check_size("max_bytes", max_bytes)
+        if limits.max_cost not in {None, budget}:
+            raise ValueError(f"limits.max_cost={limits.max_cost} can't be given: say max_bytes")
+        self._usual_of(self.buffer_size, budget)
+        self._pool.resize(dataclasses.replace(limits, max_cost=budget))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Refuse new acquires, free idle buffers, and wait for leased ones; for all faces of the pool.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait for what is out; None waits for ever.
+
+        Raises
+        ------
+        PoolTimeoutError
+            Buffers are still out.  The pool is closed all the same, each is freed as it
+            comes back, and calling again goes on waiting.
+        """
+        self._pool.close(timeout)
+
+    # -- what there is ---------------------------------------------------------------------------------
+
+    def stats(self, nbytes: int | All | None = ALL) -> PoolStats:
+        """Return a snapshot of the counts; ``cost`` is in bytes.
+
+        Parameters
+        ----------
+        nbytes : int, optional
+            Of the buffers that serve this size (None: `buffer_size`), from this face's allocator.  By default
+            of all there are, those of other faces of the pool included.
+        """
+        return self._pool.stats(ALL if isinstance(nbytes, All) else self._asked(nbytes).kind)
+
+    @property
+    def name(self) -> str:
+        """What the pool is called in messages."""
+        return self._pool.name
+
+    @property
+    def limits(self) -> PoolLimits:
+        """The limits in force; ``max_bytes`` is their ``max_cost``."""
+        return self._pool.limits
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has begun."""
+        return self._pool.closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._pool.__exit__(exc_type, exc, traceback)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a BufferPool can't be pickled or copied: its buffers belong to this process")

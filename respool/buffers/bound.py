@@ -1,0 +1,124 @@
+"""`BoundBufferPool`: a `BufferPool` for one size."""
+
+# ruff: noqa: SLF001 - a bound pool is the other half of its pool
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from respool.bound import BoundPool
+    from respool.buffers._managed import Managed
+    from respool.buffers._memory import Asked, BufferKind
+    from respool.buffers.buffer import Buffer
+    from respool.group import LeaseGroup
+    from respool.lease import Lease
+    from respool.stats import PoolStats
+
+
+class BoundBufferPool:
+    """A `BufferPool` for one size; made by `BufferPool.bind`.  Methods as there, without the size.
+
+    One that was bound without a size follows `BufferPool.set_buffer_size`.  Keeps its pool alive.
+    """
+
+    __module__ = "respool.buffers"
+    __slots__ = ("__weakref__", "_face", "_fixed", "_now")
+
+    def __init__(self, face: Managed, nbytes: int | None) -> None:
+        self._face = face
+        self._fixed = nbytes is not None
+        asked = face._asked(nbytes)
+        # Replaced as a whole, so that no thread sees the halves of two.
+        self._now = asked, face._pool.bind(asked.kind)
+
+    def _bound(self) -> tuple[Asked, BoundPool[BufferKind, Buffer]]:
+        """Give the size, and the pool bound to its kind."""
+        now = self._now
+        usual = self._face._usual
+        if now[0] is not usual and not self._fixed:
+            now = self._now = usual, self._face._pool.bind(usual.kind)
+        return now
+
+    @property
+    def key(self) -> BufferKind:
+        """What its buffers have in common: an object with their ``capacity`` and ``allocator``."""
+        return self._bound()[0].kind
+
+    @property
+    def nbytes(self) -> int:
+        """The size that this is bound to, in bytes."""
+        return self._bound()[0].nbytes
+
+    def lease(self, timeout: float | None = None) -> Lease[BufferKind, Buffer]:
+        """Lease a buffer."""
+        asked, pool = self._bound()
+        lease = pool.lease(timeout)
+        lease.resource._nbytes = asked.nbytes
+        if not self._fixed and asked is not self._face._usual:
+            self._face._catch_up(asked)
+        return lease
+
+    def try_lease(self) -> Lease[BufferKind, Buffer] | None:
+        """Lease a buffer if one can be had without waiting, else return None."""
+        asked, pool = self._bound()
+        lease = pool.try_lease()
+        if lease is not None:
+            lease.resource._nbytes = asked.nbytes
+            if not self._fixed and asked is not self._face._usual:
+                self._face._catch_up(asked)
+        return lease
+
+    def lease_many(self, n: int, timeout: float | None = None) -> LeaseGroup[BufferKind, Buffer]:
+        """Lease several buffers at once: all of them or none."""
+        asked, pool = self._bound()
+        group = pool.lease_many(n, timeout)
+        for buffer in group.resources:
+            buffer._nbytes = asked.nbytes
+        if not self._fixed and asked is not self._face._usual:
+            self._face._catch_up(asked)
+        return group
+
+    def acquire(self, timeout: float | None = None) -> Buffer:
+        """Take a bare buffer."""
+        asked, pool = self._bound()
+        buffer = pool.acquire(timeout)
+        buffer._nbytes = asked.nbytes
+        if not self._fixed and asked is not self._face._usual:
+            self._face._catch_up(asked, buffer)
+        return buffer
+
+    def try_acquire(self) -> Buffer | None:
+        """Take a bare buffer if one can be had without waiting, else return None."""
+        asked, pool = self._bound()
+        buffer = pool.try_acquire()
+        if buffer is not None:
+            buffer._nbytes = asked.nbytes
+            if not self._fixed and asked is not self._face._usual:
+                self._face._catch_up(asked, buffer)
+        return buffer
+
+    def release(self, buffer: Buffer, when: Callable[[], object] | None = None) -> None:
+        """Give a bare buffer back."""
+        self._face._pool.release(buffer, when)
+
+    def discard(self, buffer: Buffer) -> None:
+        """Free a bare buffer instead of keeping it."""
+        self._face._pool.discard(buffer)
+
+    def prefill(self, n: int) -> int:
+        """Create up to `n` more idle buffers now; return how many were created."""
+        return self._bound()[1].prefill(n)
+
+    def clear(self) -> int:
+        """Free the buffers of this size."""
+        return self._bound()[1].clear()
+
+    def stats(self) -> PoolStats:
+        """Return a snapshot of this size's counts."""
+        return self._bound()[1].stats()
+
+    def __repr__(self) -> str:
+        return f"<BoundBufferPool of {self.nbytes} bytes each: {self._face._pool!r}>"
