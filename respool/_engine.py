@@ -80,6 +80,7 @@ class Engine(ABC):
         "numbers",
         "owner",
         "poller",
+        "resizing",
         "slow_acquire",
         "slow_release",
         "suspects",
@@ -127,6 +128,8 @@ class Engine(ABC):
         self.closed = False
         self.closing = False  # closed, but not everybody has been told yet
         self.dropped = False
+        # While `limits` are new: the caps of the rows by them, and whether there were limits on time before.
+        self.resizing: tuple[dict[Lane, int | None], bool] | None = None
         # Background: the thread that destroys, once there is one; and whether the reaper knows this pool.
         self.destroyer = destroyer
         self.watched = False
@@ -251,6 +254,10 @@ class Engine(ABC):
         """Condemn idle resources beyond `most`."""
 
     @abstractmethod
+    def finish_resizing_locked(self) -> None:
+        """Put the new limits in force."""
+
+    @abstractmethod
     def fail_all_locked(self, work: Work) -> None:
         """Do what a closed pool owes to those who wait, and to what is idle."""
 
@@ -277,6 +284,8 @@ class Engine(ABC):
             if entry[1] is not None:
                 self.book_locked(entry, work)
             inbox.popleft()
+        if self.resizing is not None:
+            self.finish_resizing_locked()
         if self.closing:
             self.fail_all_locked(work)
             self.closing = False

@@ -281,6 +281,9 @@ class Core(Upkeep):
         self.deferring = OrderedDict()
         self.watched = False
         self.closing = False
+        if self.resizing is not None:  # another thread was at it
+            self.resizing = None
+            self.apply(self.limits)
         if self.destroyer is not None:
             kept.append(self.destroyer.renew())
         self.accounts = self.new_accounts()

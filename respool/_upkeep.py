@@ -281,24 +281,36 @@ class Upkeep(Batching):
         unknown = [row for row in rows if row not in caps]
         if unknown:
             return unknown
-        accounts = self.accounts
+        # In one straight line: from here on it's done, by whoever settles next should it be cut short here.
+        was_timed = self.timed
+        self.limits = limits
+        self.resizing = (caps, was_timed)
+        self.settle_locked(work)
+        return []
+
+    def finish_resizing_locked(self) -> None:
+        """Put the new limits in force.  Done twice, after an interrupt, it does no harm."""
+        if self.resizing is None:
+            return
+        caps, was_timed = self.resizing
+        limits, accounts = self.limits, self.accounts
         self.shut_locked()  # nothing moves on the fast way until all is as it should be
-        if limits.max_lifetime is not None and self.limits.max_lifetime is None:
-            now = monotonic()
-            for record in list(self.by_id.values()):  # made when nobody counted: their life begins now
-                record.born = record.since = now
-                record.draw = draw()
-        elif limits.idle_timeout is not None and not self.timed:
-            for record in list(self.by_id.values()):
-                record.since = monotonic()
         self.apply(limits)
+        if self.timed and not was_timed:  # nobody has looked at the clock: time begins now
+            now = monotonic()
+            for record in list(self.by_id.values()):
+                record.since = now
+                if not record.born:
+                    record.born = now
+                    record.draw = draw()
         accounts.max_size, accounts.max_cost = limits.max_size, limits.max_cost
         accounts.shrunk = True  # `shed` finds out
         accounts.counted = False
-        for row in rows:
-            self._resize_row_locked(row, caps[row])
-        self.settle_locked(work)
-        return []
+        for row in list(self.keys.all_locked()):
+            self._resize_row_locked(
+                row, caps.get(row, row.cap)
+            )  # one that is newer has its cap by these limits
+        self.resizing = None
 
     def _resize_row_locked(self, row: Lane, cap: int | None) -> None:
         accounts = self.accounts

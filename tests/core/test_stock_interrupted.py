@@ -189,13 +189,7 @@ class Failing(Factory):
     ("use", "hooked"),
     [
         *((use, False) for use in USES),
-        pytest.param(
-            resize,
-            False,
-            marks=pytest.mark.xfail(
-                reason="a resize cut short leaves keys with their old limit", strict=True
-            ),
-        ),
+        (resize, False),
         *((use, True) for use in USES if use.__name__.startswith("many")),
     ],
     ids=lambda value: value.__name__ if callable(value) else "hooked" if value else "bare",
