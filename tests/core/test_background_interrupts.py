@@ -1,0 +1,180 @@
+"""Interrupts at every place in calls of pools with time limits or background destroy (G3).
+
+An interrupt may cost the resource that was in hand, never its room; and nothing is destroyed twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from respool import InvalidReleaseError, PoolLimits, PoolObserver, PoolTimeoutError, ResourcePool
+from tests.helpers.background import destroyers, wait_ended
+from tests.helpers.checkpoints import Interrupt, every_checkpoint
+from tests.helpers.clocks import Clock, fill, without_reaper
+from tests.helpers.invariants import assert_quiet
+from tests.helpers.resources import Factory
+from tests.helpers.storms import weather
+from tests.helpers.threads import Threads, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.helpers.resources import Thing
+
+pytestmark = [pytest.mark.usefixtures("no_backstop"), pytest.mark.slow]
+
+ROOMS = 3
+
+
+@pytest.fixture(autouse=True)
+def bear() -> Iterator[None]:
+    """Let what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
+    with weather():
+        yield
+
+
+def interrupt() -> NoReturn:
+    """Be the interrupt."""
+    raise Interrupt
+
+
+def new_pool(factory: Factory, *, where: str, **limits: Any) -> ResourcePool[Any, Thing]:
+    """Make a pool with few rooms and a silent observer."""
+    return ResourcePool(
+        factory.create,
+        factory.destroy,
+        limits=PoolLimits(max_size=ROOMS, **limits),
+        destroy_in="background" if where == "background" else "caller",
+        observer=PoolObserver(),
+    )
+
+
+def settle(pool: ResourcePool[Any, Thing]) -> None:
+    """Wait until nothing is being destroyed any more."""
+    wait_until(lambda: not pool.stats().destroying, "the end of the destroying")
+
+
+def close(pool: ResourcePool[Any, Thing]) -> None:
+    """Close, in another thread: before Python 3.13 the main one would find out a quarter of a second late, a thousand times."""
+    with Threads() as threads:
+        threads.start(pool.close, timeout=20)
+
+
+def assert_whole(pool: ResourcePool[Any, Thing], factory: Factory) -> None:
+    """Check that all rooms can be had for good resources, and that all were destroyed once, but one at most."""
+    leases = [pool.lease("A", timeout=20) for _ in range(ROOMS)]
+    assert all(lease.resource.alive for lease in leases)
+    assert len({id(lease.resource) for lease in leases}) == ROOMS
+    assert pool.try_lease("A") is None
+    for lease in leases:
+        lease.release()
+    settle(pool)
+    assert_quiet(pool, leased=0)
+    close(pool)
+    assert_quiet(pool, leased=0, idle=0)
+    assert factory.misuse == []
+    assert 0 <= factory.alive <= 1
+    wait_ended(lambda: destroyers(pool))
+
+
+def use_expired(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Meet expired ones."""
+    clock.advance(60)
+    hand.append(pool.lease("A", timeout=20))
+    hand[0].release()
+
+
+def use_old(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Give back what is too old."""
+    hand.append(pool.lease("A"))
+    hand.append(pool.acquire("A"))
+    clock.advance(100)
+    hand[0].release()
+    pool.release(hand[1])
+
+
+def use_reap(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Reap some and then all."""
+    hand.append(pool.lease("A"))
+    clock.advance(30)
+    hand[0].release()
+    clock.advance(30)
+    pool.reap()
+    clock.advance(30)
+    pool.reap()
+
+
+def use_discard(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Destroy from both tiers."""
+    pool.lease("A").discard()
+    hand.append(pool.acquire("A"))
+    pool.discard(hand[0])
+
+
+def use_clear(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Clear with one leased."""
+    hand.append(pool.lease("A"))
+    pool.clear()
+    hand[0].release()
+
+
+def use_evict(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Take the room of another key."""
+    hand.append(pool.lease("B", timeout=20))
+    hand[0].release()
+
+
+def use_several(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Take several, of which some have expired."""
+    clock.advance(60)
+    hand.append(pool.lease_many(2, "A", timeout=20))
+    hand[0].release()
+
+
+def use_close(pool: ResourcePool[Any, Thing], hand: list[Any], clock: Clock) -> None:
+    """Close with one leased."""
+    hand.append(pool.lease("A"))
+    with contextlib.suppress(PoolTimeoutError):
+        pool.close(timeout=0)
+    hand[0].release()
+
+
+USES = [use_expired, use_old, use_reap, use_discard, use_clear, use_evict, use_several, use_close]
+
+
+@pytest.mark.parametrize("where", ["caller", "background"])
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+@pytest.mark.timeout(300)
+def test_an_interrupt_at_every_place(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[..., None], where: str
+) -> None:
+    """G3: wherever a call of a pool with time limits or background destroy is interrupted, all rooms come back; nothing goes twice."""
+    clock = without_reaper(monkeypatch)
+    for visit in every_checkpoint():
+        factory = Factory()
+        pool = new_pool(factory, where=where, idle_timeout=60, max_lifetime=100, lifetime_jitter=0)
+        fill(pool, ROOMS)
+        hand: list[Any] = []
+        with visit, pool:
+            try:
+                visit.run(lambda p=pool, h=hand: use(p, h, clock), interrupt)
+            except Interrupt:
+                assert visit.reached
+            for held in hand:
+                if hasattr(held, "release"):
+                    held.release()
+                else:
+                    with contextlib.suppress(InvalidReleaseError):
+                        pool.release(held)
+            hand.clear()
+            if pool.closed:
+                close(pool)
+                assert_quiet(pool, leased=0, idle=0)
+                assert factory.misuse == []
+                assert 0 <= factory.alive <= 1
+                wait_ended(lambda p=pool: destroyers(p))
+            else:
+                assert_whole(pool, factory)
