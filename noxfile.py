@@ -75,9 +75,20 @@ def coverage(session: nox.Session) -> None:
     session.install(*group("test", "coverage"), "--editable", ".[all]")
     session.run("coverage", "erase")
     # A trace function slows the core tenfold (the hang timeout is about hangs, not about that), and it adds places
-    # where an interrupt can strike: what visits those places or storms them is measured by no tracer.
+    # where an interrupt can strike: the slow tests, most of which visit those places or storm them, are measured by no
+    # tracer.
     left_out = [f"--ignore=tests/core/{name}" for name in ("test_interrupts.py", "test_interrupt_storms.py")]
-    pytest = ["-m", "pytest", "--timeout=300", "--tb=native", "tests/core", "tests/contract", *left_out]
+    pytest = [
+        "-m",
+        "pytest",
+        "-m",
+        "not slow",
+        "--timeout=300",
+        "--tb=native",
+        "tests/core",
+        "tests/contract",
+        *left_out,
+    ]
     session.run("coverage", "run", *pytest, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
@@ -88,6 +99,14 @@ def mutants(session: nox.Session) -> None:
     """Break the accounting in one place after the other: its model test must notice each. Takes half an hour; not in CI."""
     session.install(*group("test"), "--editable", ".")
     session.run("python", "scripts/mutants", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def storm(session: nox.Session) -> None:
+    """Storm a pool with more than 50,000 interrupts, all of whose uses go on meanwhile; CI's own storms are smaller."""
+    session.install(*group("test"), "--editable", ".[all]")
+    storms = ["tests/core/test_stress.py", "tests/core/test_interrupt_storms.py", "--timeout=3600"]
+    session.run("python", "-m", "pytest", *storms, *session.posargs, env={"RESPOOL_STORM": "13000"})
 
 
 @nox.session(python=PYTHONS)
