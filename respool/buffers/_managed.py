@@ -11,16 +11,14 @@ import enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from respool._keys import ALL, All
-from respool.buffers._sizes import aligned, check_size
-from respool.errors import PoolExhaustedError
+from respool.buffers._sizes import check_size
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from respool.buffers._memory import Asked, BufferKind, Memory
+    from respool.buffers._memory import Asked, BufferKind, Memory, Pool
     from respool.buffers.buffer import Buffer
-    from respool.pool import ResourcePool
     from respool.stats import PoolStats
 
 __all__ = ["Managed"]
@@ -39,35 +37,46 @@ _SAME: Final = _Same.SAME
 
 Same: TypeAlias = Literal[_Same.SAME]
 
+_REMEMBERED: Final = 64
+"""For how many sizes a face remembers what it has found."""
+
 
 class Managed:
     """The methods of a pool of buffers that look after it."""
 
-    __slots__ = ("__weakref__", "_memory", "_old", "_pool", "_usual")
+    __slots__ = ("__weakref__", "_memory", "_old", "_pool", "_recent", "_usual")
 
     _memory: Memory
-    _pool: ResourcePool[BufferKind, Buffer]
+    _pool: Pool
     # What is asked for without a size, replaced as a whole; and the kinds that this has ever been.
     _usual: Asked
     _old: dict[BufferKind, None]
+    # What was found for sizes, with the usual size and the budget that it was found by.
+    _recent: dict[int, tuple[Asked, int | None, Asked]]
+
+    def _begin(self, pool: Pool, memory: Memory, usual: Asked) -> None:
+        """Set up a face."""
+        self._pool = pool
+        self._memory = memory
+        self._usual = usual
+        self._old = {}
+        self._recent = {}
 
     def _asked(self, nbytes: int | None) -> Asked:
         """Find the buffers that serve a size."""
-        if nbytes is None:
-            return self._usual
-        size = check_size("nbytes", nbytes)
         usual = self._usual
-        return usual if size == usual.nbytes else self._memory.about(size, usual.kind, self.limits.max_cost)
-
-    def _usual_of(self, buffer_size: int, budget: int | None) -> Asked:
-        """Give what is asked for without a size if that is so many bytes; they must fit into the budget."""
-        size = check_size("buffer_size", buffer_size)
-        charged = aligned(size, self._memory.alignment)
-        if budget is not None and charged > budget:
-            raise PoolExhaustedError(
-                f"a buffer of {size} bytes (charged {charged}) is more than max_bytes={budget}"
-            )
-        return self._memory.exactly(size)
+        if nbytes is None:
+            return usual
+        budget = self._pool.limits.max_cost
+        found = self._recent.get(nbytes) if type(nbytes) is int else None  # True is found where 1 is
+        if found is not None and found[0] is usual and found[1] == budget:
+            return found[2]
+        size = check_size("nbytes", nbytes)
+        asked = usual if size == usual.nbytes else self._memory.about(size, usual.kind, budget)
+        if len(self._recent) >= _REMEMBERED:
+            self._recent.clear()
+        self._recent[size] = usual, budget, asked
+        return asked
 
     # -- sizes -----------------------------------------------------------------------------------------
 
@@ -100,7 +109,7 @@ class Managed:
         TypeError, ValueError
             It's no size.
         """
-        usual = self._usual_of(nbytes, self.limits.max_cost)
+        usual = self._memory.usual(nbytes, self.limits.max_cost)
         self._old[usual.kind] = (
             None  # noted first: of two threads that are here at once, the last one clears both
         )
@@ -223,7 +232,7 @@ class Managed:
         budget = None if max_bytes is None else check_size("max_bytes", max_bytes)
         if limits.max_cost not in {None, budget}:
             raise ValueError(f"limits.max_cost={limits.max_cost} can't be given: say max_bytes")
-        self._usual_of(self.buffer_size, budget)
+        self._memory.usual(self.buffer_size, budget)
         self._pool.resize(dataclasses.replace(limits, max_cost=budget))
 
     def close(self, timeout: float | None = None) -> None:

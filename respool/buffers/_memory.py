@@ -8,11 +8,11 @@ much there may be, is the `ResourcePool`'s affair.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from respool.buffers._sizes import aligned, check_size, size_class
 from respool.buffers.buffer import Buffer
-from respool.errors import PoolError, safe_repr
+from respool.errors import PoolError, PoolExhaustedError, safe_repr
 from respool.pool import ResourcePool
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from respool.limits import PoolLimits
     from respool.observers import PoolObserver
 
-    Pool = ResourcePool["BufferKind", Buffer]
+    Pool: TypeAlias = ResourcePool["BufferKind", Buffer]
 
 
 class BufferKind:
@@ -89,9 +89,15 @@ class Memory:
         """Give the one kind of this capacity, a multiple of the alignment."""
         return self._kinds.get(capacity) or self._kinds.setdefault(capacity, BufferKind(self, capacity))
 
-    def exactly(self, nbytes: int) -> Asked:
-        """Give a size that is to have buffers of its own, with no more slack than the alignment asks for."""
-        return Asked(nbytes, self.kind(aligned(nbytes, self.alignment)))
+    def usual(self, buffer_size: int, budget: int | None) -> Asked:
+        """Give a size that is to have buffers of its own, without slack but the alignment's; it must fit into the budget."""
+        nbytes = check_size("buffer_size", buffer_size)
+        charged = aligned(nbytes, self.alignment)
+        if budget is not None and charged > budget:
+            raise PoolExhaustedError(
+                f"a buffer of {nbytes} bytes (charged {charged}) is more than max_bytes={budget}"
+            )
+        return Asked(nbytes, self.kind(charged))
 
     def about(self, nbytes: int, usual: BufferKind, budget: int | None) -> Asked:
         """Give a size that shares its buffers with others of its class.

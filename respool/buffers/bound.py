@@ -56,7 +56,7 @@ class BoundBufferPool:
         """Lease a buffer."""
         asked, pool = self._bound()
         lease = pool.lease(timeout)
-        lease.resource._nbytes = asked.nbytes
+        lease._record.resource._nbytes = asked.nbytes
         if not self._fixed and asked is not self._face._usual:
             self._face._catch_up(asked)
         return lease
@@ -66,7 +66,7 @@ class BoundBufferPool:
         asked, pool = self._bound()
         lease = pool.try_lease()
         if lease is not None:
-            lease.resource._nbytes = asked.nbytes
+            lease._record.resource._nbytes = asked.nbytes
             if not self._fixed and asked is not self._face._usual:
                 self._face._catch_up(asked)
         return lease

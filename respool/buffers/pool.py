@@ -121,15 +121,15 @@ class BufferPool(Managed):
         check_size("buffer_size", buffer_size)
         budget = None if max_bytes is None else check_size("max_bytes", max_bytes)
         stock = Stock()
-        self._memory = stock.memory(PageAlignedAllocator() if allocator is None else allocator)
-        self._old = {}
-        self._usual = self._usual_of(buffer_size, budget)
-        self._pool = stock.new_pool(
+        memory = stock.memory(PageAlignedAllocator() if allocator is None else allocator)
+        usual = memory.usual(buffer_size, budget)
+        pool = stock.new_pool(
             limits=dataclasses.replace(limits, max_cost=budget),
             name=name,
             observer=observer,
             track_leases=track_leases,
         )
+        self._begin(pool, memory, usual)
 
     def share(self, allocator: Allocator | None = None, *, buffer_size: int | None = None) -> BufferPool:
         """Return another face on this pool, for another kind of memory, another size, or both.
@@ -156,12 +156,10 @@ class BufferPool(Managed):
         TypeError, ValueError, PoolExhaustedError
             As for a new pool.
         """
-        face = BufferPool.__new__(BufferPool)
-        face._pool = self._pool
-        face._memory = self._memory if allocator is None else self._memory.stock.memory(allocator)
-        face._old = {}
+        memory = self._memory if allocator is None else self._memory.stock.memory(allocator)
         size = self.buffer_size if buffer_size is None else buffer_size
-        face._usual = face._usual_of(size, self.limits.max_cost)
+        face = BufferPool.__new__(BufferPool)
+        face._begin(self._pool, memory, memory.usual(size, self.limits.max_cost))
         return face
 
     def lease(self, nbytes: int | None = None, timeout: float | None = None) -> Lease[BufferKind, Buffer]:
@@ -198,7 +196,7 @@ class BufferPool(Managed):
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
         lease = self._pool.lease(asked.kind, timeout)
-        lease.resource._nbytes = asked.nbytes
+        lease._record.resource._nbytes = asked.nbytes
         if nbytes is None and asked is not self._usual:  # set_buffer_size came in between
             self._catch_up(asked)
         return lease
@@ -208,7 +206,7 @@ class BufferPool(Managed):
         asked = self._usual if nbytes is None else self._asked(nbytes)
         lease = self._pool.try_lease(asked.kind)
         if lease is not None:
-            lease.resource._nbytes = asked.nbytes
+            lease._record.resource._nbytes = asked.nbytes
             if nbytes is None and asked is not self._usual:
                 self._catch_up(asked)
         return lease
