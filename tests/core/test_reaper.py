@@ -222,20 +222,15 @@ def test_it_is_about_to_end_when_a_pool_comes(make_pool: MakePool, reapers: Reap
             pool.lease().release()
         first.close()
         seen.clear()
-        tasks: list[Any] = []
         with Threads() as threads, visit:
 
             def come(
-                reaper: Any = reaper,
-                core: Any = second._core,
-                tasks: list[Any] = tasks,
-                came: Any = came,
-                threads: Any = threads,
+                reaper: Any = reaper, core: Any = second._core, came: Any = came, start: Any = threads.start
             ) -> None:
                 locked = reaper.lock.locked()
-                tasks.append(threads.start(reaper.watch, core))
+                task = start(reaper.watch, core)
                 if not locked:
-                    tasks[0].wait()
+                    task.wait()
                 came.set()
 
             def run(reaper: Any = reaper, core: Any = first._core) -> None:
