@@ -302,7 +302,7 @@ class Engine(ABC):
                 self.listener.bell.put(None)
         if self.closed and self.accounts.size == self.accounts.quarantined:
             for closer in self.closers:
-                closer.bell.put(None)
+                closer.kick()
             if self.destroyer is not None:
                 self.destroyer.stop()
         self.appoint_locked()

@@ -138,14 +138,17 @@ class Core(Upkeep):
         self.ask(None, self.accounts.pending, others=True)
         pause = FIRST_PAUSE
         try:
-            while not self.work_under_lock(self._await_empty_locked, closer):
+            while True:
+                nap = closer.nap  # before the look: whoever wakes it puts a new one in its place
+                if self.work_under_lock(self._await_empty_locked, closer):
+                    break
                 left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
                 if left <= 0:
                     raise self._still_out(seconds)
                 if self.destroyer is not None:
                     self.destroyer.revive()
                 polls = bool(self.accounts.pending)
-                closer.listen(closer.nap, self.gate, min(left, pause) if polls else left)
+                closer.listen(nap, self.gate, min(left, pause) if polls else left)
                 if polls:
                     pause = FIRST_PAUSE if self.ask(None, ASK, others=True) else longer(pause)
                 if (

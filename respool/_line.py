@@ -163,6 +163,10 @@ class Queueing(Deferring):
             self.refuse_impossible_locked(row, record.cost, ticket.count)
         if row.pending and not row.idle and not ticket.asked:
             return ASK_OWN
+        if self.destroyer is not None and self._full_locked():
+            ticket.evicts = (
+                False  # what must be freed in the background has to be waited for, which this one may not
+            )
         self.shut_locked()  # first: whoever gives something back from now on looks for who waits
         self.accounts.enter(ticket)
         return self._park_locked(ticket, work, wait)
@@ -206,7 +210,7 @@ class Queueing(Deferring):
                 "only hooks that wait themselves could give anything back"
             )
             raise PoolReentrancyError(msg)
-        if self.limits.max_waiters is not None and len(accounts.sleeping) >= self.limits.max_waiters:
+        if self._full_locked():
             self.withdraw_locked(ticket)
             accounts.total.rejected += 1
             row.ledger.rejected += 1
@@ -222,6 +226,11 @@ class Queueing(Deferring):
         if accounts.pending:
             self.appoint_poller_locked()
         return DECIDED
+
+    def _full_locked(self) -> bool:
+        """Tell whether nobody else may wait."""
+        most = self.limits.max_waiters
+        return most is not None and len(self.accounts.sleeping) >= most
 
     def _alone_locked(self, ticket: Waiter) -> bool:
         """Tell whether only hooks that wait themselves could ever free what `ticket` waits for."""

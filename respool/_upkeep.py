@@ -226,7 +226,8 @@ class Upkeep(Batching):
         now = monotonic()
         ages = [limits.idle_timeout] if limits.idle_timeout is not None else []
         if limits.max_lifetime is not None:
-            ages.append(limits.max_lifetime * (1 - limits.lifetime_jitter))
+            # What is made from now on may live for so long at least; a hundredth is late enough to notice.
+            ages.append(limits.max_lifetime * max(1 - limits.lifetime_jitter, 0.01))
         at = now + min(ages, default=0.0)
         for record in list(self.by_id.values()):
             end = end_of_life(record, limits)

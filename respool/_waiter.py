@@ -79,6 +79,23 @@ class Sleeper:
         if self.nap is not None:
             self.nap.acquire(blocking=False)
 
+    def kick(self) -> None:
+        """Make the owner look again.  Under the pool's lock."""
+        if self.nap is None:
+            self.bell.put(None)
+            return
+        # A lock that is open already can't be opened, and the owner may be anywhere between waking up and looking.
+        # So the old nap is opened once and for all, and the next one takes its place.
+        following = allocate_lock()
+        following.acquire()
+        old = self.nap
+        self.nap = following
+        self.wake_by(following)
+        old.__exit__(None)
+
+    def wake_by(self, nap: Any) -> None:  # noqa: ANN401 - a lock
+        """Take note of a new nap."""
+
     def listen(self, nap: Any, notes: deque[Any], seconds: float) -> None:  # noqa: ANN401 - a lock, or None
         """Sleep until the bell rings, at most for `seconds`; a note that rang it is in `notes` afterwards.
 
@@ -126,19 +143,9 @@ class Waiter(Sleeper, Ticket):
         self.seconds = 0.0  # how long
         self.outcome = "failed"  # for the observer
 
-    def kick(self) -> None:
-        """Make the owner look again.  Under the pool's lock."""
-        if self.nap is None:
-            self.bell.put(None)
-            return
-        # A lock that is open already can't be opened, and the owner may be anywhere between waking up and looking.
-        # So the old nap is opened once and for all, and the next one takes its place.
-        following = allocate_lock()
-        following.acquire()
-        old = self.nap
-        self.nap = following
-        self.wake = following.__exit__  # type: ignore[assignment]  # which takes anything
-        old.__exit__(None)
+    def wake_by(self, nap: Any) -> None:  # noqa: ANN401 - as above
+        """Have whoever serves it open `nap`."""
+        self.wake = nap.__exit__
 
 
 class Closer(Sleeper):
