@@ -174,6 +174,16 @@ def take_several(pool: VisitedPool) -> None:
     pool.go_on()
 
 
+def collect_several(pool: VisitedPool) -> None:
+    """Several are wanted at once of a key at its cap: what comes back of it isn't evicted for another, who came later."""
+    hold(pool, "p", "b", "p", "b")
+    pool.acquire("p", count=3)
+    pool.acquire("d")
+    give_all_back(pool)
+    pool.go_on()
+    give_all_back(pool)
+
+
 def shrink_and_grow(pool: VisitedPool) -> None:
     """Limits shrink below what is idle and what is held, refuse who waits for too much, and grow again."""
     hold(pool, "a", "a", "b", "p")
@@ -235,6 +245,7 @@ FEW_IDLE: dict[str, Any] = {"max_cost": 4, "max_idle": 1}
         (lose_heads_of_lines, FEW_IDLE),
         (take_several, COSTS),
         (take_several, SIZE_AND_CAPS),
+        (collect_several, {"max_size": 4, "caps": {"p": 3}}),
         (shrink_and_grow, FEW_IDLE),
         (free_at_last, SIZE_AND_CAPS),
     ],

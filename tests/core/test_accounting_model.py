@@ -90,20 +90,20 @@ class AccountingMachine(RuleBasedStateMachine):
         more=mostly(0, 1),
         wait=usually,
         slow=rarely,
-        evicts=usually,
+        evicts=st.booleans(),
     )
     def acquire(self, picked: list[int], more: int, *, wait: bool, slow: bool, evicts: bool) -> None:
         """Ask for some resources; now and then for one that costs more than others of its key."""
         for pick in picked:
             key = self._key(pick)
-            self.pool.acquire(key, self.costs[key] + more, wait=wait, slow=slow, evicts=evicts or wait)
+            self.pool.acquire(key, self.costs[key] + more, wait=wait, slow=slow, evicts=evicts)
             self._go_on()
 
-    @rule(pick=picks, count=mostly(2, 1, 3, 4), wait=usually, slow=rarely, evicts=usually)
+    @rule(pick=picks, count=mostly(2, 1, 3, 4), wait=usually, slow=rarely, evicts=st.booleans())
     def acquire_many(self, pick: int, count: int, *, wait: bool, slow: bool, evicts: bool) -> None:
         """Ask for several at once."""
         key = self._key(pick)
-        self.pool.acquire(key, self.costs[key], count, wait=wait, slow=slow, evicts=evicts or wait)
+        self.pool.acquire(key, self.costs[key], count, wait=wait, slow=slow, evicts=evicts)
         self._go_on()
 
     @precondition(lambda self: self.pool.settled and self.pool.waiting)
