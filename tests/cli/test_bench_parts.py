@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
+from respool import ResourcePool
 from respool.cli.__main__ import main
-from respool.cli.bench import PARTS, _peers, handles, uncontended
-from respool.cli.bench._measure import QUICK
+from respool.cli.bench import (
+    PARTS,
+    _peers,
+    contended,
+    fairness,
+    growth,
+    handles,
+    memory,
+    uncontended,
+)
+from respool.cli.bench._measure import FULL, QUICK
 from respool.cli.bench._peers import Pair
 from respool.cli.bench._results import Missing, Result
 
@@ -77,6 +88,134 @@ class TestUncontended:
         assert first is not second
         with first as nothing:
             assert nothing is None
+
+
+#: The peers that the figures of others are quoted from.
+WAITING_PEERS = {
+    "queue.LifoQueue get+put",
+    "urllib3 connection queue",
+    "psycopg_pool",
+    "connpool",
+    "SQLAlchemy QueuePool",
+    "redis-py BlockingConnectionPool",
+    "generic-connection-pool",
+}
+
+
+class TestContended:
+    """Several threads."""
+
+    def test_measured(self) -> None:
+        """Each setting has respool beside all peers in units of LifoQueue, and is held to its targets."""
+        found = measured(contended)
+        *settings, waits = found.sections
+        assert [section.title for section in settings] == [
+            f"{threads} threads on 4 resources, {manner}"
+            for manner in ("sustained", "in a burst", "working")
+            for threads in (8, 4)
+        ]
+        gaps = {gap.name for gap in found.missing}
+        for section in settings:
+            rows = rows_of(section)
+            assert section.of_speed
+            assert rows[contended.UNIT].ratio.values == (1.0, 1.0)
+            assert set(rows) | gaps >= WAITING_PEERS
+            assert sum(row.role == "respool" for row in rows.values()) == 4
+        targets = targets_of(found)
+        assert targets["8 threads on 4 resources, sustained: pool.lease(key).release()"] == 10
+        assert targets["4 threads on 4 resources, sustained: pool.lease(key).release()"] == 15
+        assert targets["8 threads on 4 resources, sustained: pool.lease(key).release(), validate hook"] == 1
+        assert targets["4 threads on 4 resources, working: pool.lease(key).release()"] == 0.8
+        assert not any(claim.at_most for claim in found.claims)
+        assert len(waits.cells()) == 4 * len(settings)
+
+
+class TestFairness:
+    """Who gets what."""
+
+    def test_measured(self) -> None:
+        """Everybody's totals and waits are told; nobody passes in respool."""
+        found = measured(fairness)
+        (sharing,) = found.sections
+        rows = rows_of(sharing)
+        assert set(rows) | {gap.name for gap in found.missing} >= WAITING_PEERS
+        for row in rows.values():
+            assert [len(totals) for totals in row.totals] == [8, 8]
+            assert row.median_wait.low <= row.slow_wait.high <= row.longest_wait.high
+        assert {claim.text.partition(":")[0]: claim.target for claim in found.claims} == {
+            contended.LEASE: 0,
+            contended.BOUND: 0,
+            contended.VALIDATED: 0,
+        }
+        assert all(claim.met for claim in found.claims)
+
+
+class TestGrowth:
+    """Ever more of everything."""
+
+    def test_measured(self) -> None:
+        """Each curve has its sizes, and is held to the growth it may have, from the smallest to the largest."""
+        found = measured(growth)
+        assert not found.missing
+        lines = {(section.over, line.name): line for section in found.sections for line in section.lines}
+        assert {len(line.seconds) >= 2 for line in lines.values()} == {True}
+        assert all(seconds.low > 0 for line in lines.values() for seconds in line.seconds.values())
+        assert len(found.claims) == sum(line.role == "respool" for line in lines.values())
+        targets = targets_of(found)
+        assert targets[f"keys with an idle resource each: {growth._HIT}, 500 against 1"] == 1.5
+        waiting = "threads asleep in the queue for another key"
+        assert targets[f"{waiting}: {growth._HANDOVER}, 5 against 1"] == 2.32
+
+    def test_full_sizes(self) -> None:
+        """In earnest, the sizes are those that are promised."""
+        assert growth._sizes(FULL, growth._KEYS) == [1, 10_000, 1_000_000]
+        assert growth._sizes(FULL, growth._IDLE)[-1] == 100_000
+        assert growth._sizes(FULL, growth._WAITERS)[-1] == 10_000
+        assert growth._sizes(FULL, growth._EVICTING)[-1] == 100_000
+
+    def test_no_more_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A number of waiters that the system can't have is a gap, and the rest is measured."""
+        start, before = threading.Thread.start, threading.active_count()
+
+        def refuse(thread: threading.Thread) -> None:
+            if threading.active_count() >= before + 5:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        missing: list[Missing] = []
+        curves = growth._with_waiters(QUICK, Ticks(), missing)
+        assert missing == [Missing(name="5 waiters", why="can't start new thread")]
+        assert [set(line.seconds) for line in curves.lines if line.role == "respool"] == [{1}] * 3
+
+
+class TestMemory:
+    """What stays."""
+
+    def test_measured(self) -> None:
+        """Bytes for each idle resource, and what keys leave that are gone, are held to their targets."""
+        found = measured(memory)
+        each, once = found.sections
+        assert all(amount.low > 0 for amount in list(each.amounts.values())[:2])  # type: ignore[union-attr]
+        assert len(once.cells()) == 2
+        assert [(claim.target, claim.at_most) for claim in found.claims] == [
+            (500, True),
+            (500, True),
+            (1 << 20, True),
+        ]
+
+    def test_notices(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A pool that keeps something of each key is found out."""
+        kept: list[bytes] = []
+        acquire: Any = ResourcePool.acquire
+
+        def keeping(pool: Any, key: object) -> object:
+            kept.append(bytes(4096))
+            return acquire(pool, key)
+
+        monkeypatch.setattr(ResourcePool, "acquire", keeping)
+        assert memory._memory_probe.one_use(2000)["resident"] > memory._NOTHING
+        assert len(kept) == memory._memory_probe._WARM + 2000
 
 
 class TestHandles:

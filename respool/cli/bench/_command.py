@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: By the name of a bench, its parts.
 PARTS = {
-    "pool": ("uncontended",),
+    "pool": ("uncontended", "contended", "fairness", "growth", "memory"),
     "handles": ("handles",),
 }
 #: By what the user may name, the modules.

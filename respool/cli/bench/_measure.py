@@ -28,14 +28,18 @@ class Effort:
     """How much is measured."""
 
     quick: bool = False
-    #: Of everything: each gives a figure for the spread.
+    #: Each gives a figure for the spread.
     repeats: int = 7
     #: In a repeat, for loops of one thread: enough for each to meet a moment without interruption.
     rounds: int = 150
+    #: Repeats of what takes longer: runs of several threads, large sizes.
+    runs: int = 5
     #: Seconds that one contender's loop takes in one round, about.
     batch: float = 0.0005
     #: Seconds that one contender's run with several threads takes, about.
-    run: float = 0.3
+    run: float = 0.25
+    #: Turns of each thread in a short burst.
+    burst: int = 2000
     #: Processes started in a repeat, where a process is what's measured.
     starts: int = 6
 
@@ -46,7 +50,7 @@ class Effort:
 
 FULL = Effort()
 #: Just enough to see that everything can be measured; the figures say little.
-QUICK = Effort(quick=True, repeats=2, rounds=1, batch=0.0001, run=0.02, starts=1)
+QUICK = Effort(quick=True, repeats=2, rounds=1, runs=2, batch=0.0001, run=0.02, burst=20, starts=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
