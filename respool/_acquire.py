@@ -37,14 +37,14 @@ class Acquiring(Queueing):
         None only without `wait`, where nothing is to be had at once.
         """
         seconds = deadline = None
-        if timeout is not None:
-            seconds = check_timeout(timeout)
-            if seconds == 0:
-                wait = False
-            elif wait and seconds is not None:
-                deadline = monotonic() + seconds
         hand = Hand()
         try:
+            if timeout is not None:
+                seconds = check_timeout(timeout)
+                if seconds == 0:
+                    wait = False
+                elif wait and seconds is not None:
+                    deadline = monotonic() + seconds
             # Where nobody waits for this key or the total, and idle ones are not counted, an idle one is had without the lock.
             if not (self.gate or lane.queue or self.counts_idle):
                 try:
@@ -60,11 +60,11 @@ class Acquiring(Queueing):
             if self.track:
                 hand.note((next(self.numbers), _stack.capture()))
         except BaseException:
-            self._let_go(hand)
+            self._let_go(hand, lane)
             raise
         return hand
 
-    def _let_go(self, hand: Hand) -> None:
+    def _let_go(self, hand: Hand, lane: Lane) -> None:
         """End an acquire that failed: all that it has goes back."""
         work = Work()
         hand.pass_invalid(work.condemned)
@@ -78,6 +78,8 @@ class Acquiring(Queueing):
                 record = hand.own.record
                 hand.own = None  # its finaliser takes the ticket out of line, or gives the room back
                 self.inbox.append([UNUSED, record.row])
+            elif not lane.size:  # its row may have been made for this call
+                self.inbox.append([UNUSED, lane])
             self.pump()
 
     # -- validating ------------------------------------------------------------------------------------

@@ -33,12 +33,12 @@ class Batching(Acquiring):
 
     def take_many(self, lane: Lane, count: object, timeout: object) -> Armful:
         """Get so many resources of `lane`, ready."""
-        number = check_number("n", count, 1)
-        seconds = check_timeout(timeout)
-        wait = seconds != 0
-        deadline = monotonic() + seconds if seconds else None
         armful = Armful()
         try:
+            number = check_number("n", count, 1)
+            seconds = check_timeout(timeout)
+            wait = seconds != 0
+            deadline = monotonic() + seconds if seconds else None
             self._take_many_in_line(lane, armful, number, seconds, deadline, wait=wait)
             if self.closed:  # close() came while something was created, say
                 self.refuse_closed()
@@ -141,6 +141,8 @@ class Batching(Acquiring):
         return not armful.invalid
 
     def _check_possible_locked(self, lane: Lane, cost: int, count: int) -> None:
+        if self.closed:
+            self.refuse_closed()
         if not self.possible_locked(lane, cost, count):
             self.refuse_impossible_locked(lane, cost, count)
 

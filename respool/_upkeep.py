@@ -37,14 +37,13 @@ class Upkeep(Batching):
 
     def adopt(self, lane: Lane, resource: object) -> None:
         """Put a resource that was made elsewhere under the pool, as idle."""
-        if resource is None:
-            raise PoolError(f"pool {self.name}: None can't be adopted")
-        cost = self._cost_of(lane)
         hand = Hand()
         record = Record(lane)
-        record.cost = cost
         hand.open(self.guards(), record)
         try:
+            if resource is None:
+                raise PoolError(f"pool {self.name}: None can't be adopted")
+            record.cost = self._cost_of(lane)
             while not self.work_under_lock(self._adopt_locked, record, resource):
                 record.row = record.lane = self.lane_of(record.row.key)
             self.get_help()
@@ -91,31 +90,35 @@ class Upkeep(Batching):
 
     def prefill(self, lane: Lane, count: object) -> int:
         """Create up to so many idle ones now, within limits, passing nobody who waits; give how many."""
-        number = check_number("n", count, 0)
-        if self.closed:
-            self.refuse_closed()
-        for made in range(number):
-            cost = self._cost_of(lane)
-            hand = Hand()
-            record = Record(lane)
-            record.cost = cost
-            hand.open(self.guards(), record)
-            try:
-                while (may := self.work_under_lock(self._reserve_locked, record)) is None:
-                    record.row = record.lane = self.lane_of(record.row.key)
-                if not may:
+        try:
+            number = check_number("n", count, 0)
+            if self.closed:
+                self.refuse_closed()
+            for made in range(number):
+                if not self._prefill_one(lane):
                     return made
+        finally:
+            self.post(UNUSED, lane)
+        return number
+
+    def _prefill_one(self, lane: Lane) -> bool:
+        hand = Hand()
+        record = Record(lane)
+        hand.open(self.guards(), record)
+        try:
+            record.cost = self._cost_of(lane)
+            while (may := self.work_under_lock(self._reserve_locked, record)) is None:
+                record.row = record.lane = self.lane_of(record.row.key)
+            if may:
                 self._create(hand, record, None, None)
                 if hand.guard is not None:
                     self.inbox.append([RETURNED, hand.guard])
                 if self.closed:  # close() came while it was created: it's destroyed
                     self.refuse_closed()
-            finally:
-                hand.own = None  # its finaliser gives the room back, if it still has one
-                self.inbox.append([UNUSED, record.row])
-                self.pump()
-            lane = record.row
-        return number
+            return bool(may)
+        finally:
+            hand.own = None  # its finaliser gives the room back, if it still has one
+            self.post(UNUSED, record.row)
 
     def _reserve_locked(self, record: Record, work: Work) -> bool | None:
         """Give `record` a room if there's one to spare; None if its row has been dropped from the keys."""

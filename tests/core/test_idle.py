@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from respool import ResourcePool
+from respool import PoolError, ResourcePool
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.resources import Thing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.helpers.resources import Factory, MakePool
 
 
@@ -99,6 +102,37 @@ def test_keys_that_only_failed_are_forgotten(make_pool: MakePool, factory: Facto
     gc.collect()
     assert Key.alive <= 100
     assert_quiet(pool, leased=0, idle=0)
+
+
+def test_failed_calls_leave_no_key_behind(factory: Factory) -> None:
+    """P61: nor of keys whose first call fails before it comes to a create, or does nothing."""
+
+    def cost(key: str) -> int:
+        if key == "dear":
+            raise LookupError
+        return 1
+
+    pool: ResourcePool[str, Thing] = ResourcePool(factory.create, cost=cost)
+    calls: list[tuple[type[Exception] | None, Callable[[], object]]] = [
+        (LookupError, lambda: pool.lease("dear")),
+        (LookupError, lambda: pool.lease_many(2, "dear")),
+        (LookupError, lambda: pool.prefill(1, "dear")),
+        (LookupError, lambda: pool.adopt(Thing("dear", 0), "dear")),
+        (PoolError, lambda: pool.adopt(None, "A")),  # type: ignore[arg-type]
+        (None, lambda: pool.prefill(0, "A")),
+        (TypeError, lambda: pool.prefill("1", "A")),  # type: ignore[arg-type]
+        (ValueError, lambda: pool.lease("A", timeout=-1)),
+        (ValueError, lambda: pool.lease_many(0, "A")),
+        (ValueError, lambda: pool.lease_many(1, "A", timeout=-1)),
+    ]
+    for error, call in calls:
+        if error is None:
+            call()
+        else:
+            with pytest.raises(error):
+                call()
+        assert list(pool._core.keys.all_locked()) == []
+    pool.close()
 
 
 def test_a_keys_history_begins_anew(make_pool: MakePool) -> None:
