@@ -1,20 +1,21 @@
-"""One pooled easy handle: made, lent, judged and scrubbed.
+"""One pooled easy handle, as its user sees it.
 
 `EasyHandle` is a `pycurl.Curl` that knows its origin, remembers how its transfers ended,
-and keeps what a callback raised.  The functions below it are for its pool alone: `lend`,
-`refusal` (may it come back now?), `unfit` (may it be kept?), `scrub` (as good as new) and
-`end`.  Who has it, and how many there may be, is the pool's business.
+keeps what a callback raised, and looks at its connection before it uses it again.  What its
+pool does with it is ``_pooled``'s.
 
 Facts of libcurl 8.23 and pycurl 7.49 that this is built around: a reset keeps cookies, the
 cookie engine, the share and Python attributes; an Exception from a callback is printed and
 lost, and perform says "error 23"; reset, setopt and close go through in the middle of a
-transfer in a multi, while during perform getinfo is refused like the others.
+transfer in a multi, while during perform getinfo is refused like the others.  An idle
+connection on which bytes arrive is kept, and what lies there is taken for the next answer.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import select
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from ._options import Settings
     from .origin import Origin
 
-_IDLE: Final = "idle"  # nobody has it: its pool keeps it, or it is being made or ended
-_LENT: Final = "lent"
-_OWN: Final = "own"  # detached: its user's for good, and no longer looked after
+IDLE: Final = "idle"  # nobody has it: its pool keeps it, or it is being made or ended
+LENT: Final = "lent"
+OWN: Final = "own"  # detached: its user's for good, and no longer looked after
 
 _UNFINISHED: Final = "a transfer did not end well"
 
@@ -55,21 +56,41 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class _Record:
+def forks() -> int:
+    """Return the number of forks between the first process and this one."""
+    return _forks[0]
+
+
+class Record:
     """What is known of a handle; kept apart from it, so that callbacks need not refer to it."""
 
-    __slots__ = ("attributes", "cookies", "doubt", "error", "forks", "options", "origin", "prefix", "state")
+    __slots__ = (
+        "attributes",
+        "cookies",
+        "doubt",
+        "error",
+        "forks",
+        "fresh",
+        "options",
+        "origin",
+        "prefix",
+        "socket",
+        "state",
+    )
 
     def __init__(self, origin: Origin, options: tuple[tuple[int, Any], ...]) -> None:
         self.origin = origin
         self.options = options
         self.prefix = origin.url
-        self.state: str = _IDLE
+        self.state: str = IDLE
         self.forks = _forks[0]
         self.doubt: str | None = None
         self.error: BaseException | None = None
         self.cookies = False
         self.attributes: set[str] = set()
+        # The socket of the one connection that `perform` has left, where it's silent while idle; -1 for none.
+        self.socket = -1
+        self.fresh = False  # its user has asked for new connections
 
 
 class EasyHandle(pycurl.Curl):
@@ -90,18 +111,18 @@ class EasyHandle(pycurl.Curl):
     # pycurl's own setattr stores everything in a dict of its own and knows nothing of slots, so
     # the one slot is set through its descriptor.
     __slots__ = ("_record",)
-    _record: _Record
+    _record: Record
 
     def __init__(self, origin: Origin, settings: Settings) -> None:
-        _set_record(self, _Record(origin, options_for(origin, settings)))
-        _apply(self)
+        _set_record(self, Record(origin, options_for(origin, settings)))
+        apply(self)
 
-    def _check(self, what: str) -> _Record:
+    def _check(self, what: str) -> Record:
         """Return the record, if this handle may be used now."""
         record = self._record
         if record.forks != _forks[0]:
             raise LeaseLostError(f"{what}() of a handle made before this process forked: lease another one")
-        if record.state is _IDLE:
+        if record.state is IDLE:
             raise LeaseReleasedError(f"{what}() of a handle that was given back to its pool")
         return record
 
@@ -130,6 +151,8 @@ class EasyHandle(pycurl.Curl):
                 record.doubt = record.doubt or "a header authenticates its connection"
         else:
             _note(record, option)
+            if option == pycurl.FRESH_CONNECT:
+                record.fresh = bool(value)
         if option in CALLBACKS and callable(value):
             copy = use_memoryview and option in VIEWS
             super().setopt(option, guard(with_view(value) if copy else value, record, CALLBACKS[option]))
@@ -149,8 +172,11 @@ class EasyHandle(pycurl.Curl):
 
     def unsetopt(self, option: int) -> None:
         """Set an option back to libcurl's default; counts as setting it."""
-        _note(self._check("unsetopt"), option)
+        record = self._check("unsetopt")
+        _note(record, option)
         super().unsetopt(option)
+        if option == pycurl.FRESH_CONNECT:
+            record.fresh = False
 
     def set_ca_certs(self, value: str | bytes, /) -> None:
         """Trust these certificates; the handle is then discarded on release."""
@@ -160,6 +186,9 @@ class EasyHandle(pycurl.Curl):
 
     def perform(self) -> None:
         """Run the transfer that is set up.
+
+        A connection on which something has come in while it was idle, or that the server has hung up on, isn't
+        used again: libcurl would take what lies there for the answer.
 
         Raises
         ------
@@ -172,7 +201,7 @@ class EasyHandle(pycurl.Curl):
         # Doubted until it has ended well: an interrupt may leave from anywhere in between.
         doubt, record.doubt = record.doubt, record.doubt or _UNFINISHED
         try:
-            super().perform()
+            self._run(record)
         except (pycurl.error, Stop) as failure:
             if failure.args and isinstance(failure.args[0], str):
                 record.doubt = doubt  # nothing was begun: closed, or running already; pycurl says which
@@ -189,6 +218,20 @@ class EasyHandle(pycurl.Curl):
             raise error  # not inside the handler above: pycurl's "error 23" is no context worth having
         finally:
             del error  # its traceback holds this frame
+
+    def _run(self, record: Record) -> None:
+        """Perform, on a new connection if the old one isn't as it should be."""
+        socket, record.socket = record.socket, -1
+        if socket < 0 or is_silent(socket):
+            super().perform()
+        else:
+            super().setopt(pycurl.FRESH_CONNECT, 1)
+            try:
+                super().perform()  # a handle keeps one connection, so the old one is closed
+            finally:
+                super().setopt(pycurl.FRESH_CONNECT, record.fresh)
+        if super().getinfo(pycurl.INFO_HTTP_VERSION) <= pycurl.CURL_HTTP_VERSION_1_1:
+            record.socket = super().getinfo(pycurl.ACTIVESOCKET)  # later versions speak when they please
 
     def perform_rb(self) -> bytes:
         """Run the transfer and return its body."""
@@ -213,7 +256,8 @@ class EasyHandle(pycurl.Curl):
         if self.closed:
             raise ValueError("reset() of a closed handle")
         super().reset()
-        _apply(self)
+        self._record.fresh = False
+        apply(self)
 
     def close(self) -> None:
         """End the handle and its connections; release then makes room for another one.
@@ -271,7 +315,7 @@ class EasyHandle(pycurl.Curl):
 _set_record: Final = EasyHandle._record.__set__  # type: ignore[attr-defined]  # noqa: SLF001  # a slot's descriptor
 
 
-def _note(record: _Record, option: int) -> None:
+def _note(record: Record, option: int) -> None:
     """Remember what an option that is about to be set means for the handle's future."""
     if option in BOUND:
         record.doubt = record.doubt or "an option that binds its connection was set after the lease"
@@ -279,7 +323,7 @@ def _note(record: _Record, option: int) -> None:
         record.cookies = True
 
 
-def _note_url(record: _Record, value: object) -> None:
+def _note_url(record: Record, value: object) -> None:
     """Doubt a handle that is sent elsewhere; refuse to take a credential there."""
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
     if not isinstance(text, str):
@@ -300,92 +344,16 @@ def _note_url(record: _Record, value: object) -> None:
         record.doubt = record.doubt or "a URL that isn't of its origin was set after the lease"
 
 
-def _apply(handle: EasyHandle) -> None:
+def apply(handle: EasyHandle) -> None:
     """Set what an unused handle of its origin has set."""
     setopt = pycurl.Curl.setopt
     for option, value in handle._record.options:  # noqa: SLF001 - this module is the handle's own
         setopt(handle, option, value)
 
 
-def set_body_sink(handle: EasyHandle, sink: Callable[[memoryview], object]) -> None:
-    """Give the body to trusted code, as views of libcurl's own memory: nothing of them may be kept."""
-    record = handle._check("setopt")  # noqa: SLF001
-    pycurl.Curl.setopt(
-        handle,
-        pycurl.WRITEFUNCTION,
-        guard(sink, record, CALLBACKS[pycurl.WRITEFUNCTION]),
-        use_memoryview=True,
-    )
-
-
-def lend(handle: EasyHandle, url: str | None) -> None:
-    """Let it be used, with this URL of its origin set, if any."""
-    if url is not None:
-        pycurl.Curl.setopt(handle, pycurl.URL, url)
-    handle._record.state = _LENT  # noqa: SLF001
-
-
-def disown(handle: EasyHandle) -> None:
-    """Let its user have it for good."""
-    handle._record.state = _OWN  # noqa: SLF001
-
-
-def inherited(handle: EasyHandle) -> bool:
-    """Whether it came by a fork: its connections are another process's."""
-    return handle._record.forks != _forks[0]  # noqa: SLF001
-
-
-def refusal(handle: EasyHandle) -> str | None:
-    """Tell why it can't be taken back now, or None.  It isn't touched."""
-    if handle.multi() is not None:
-        return "is still in a CurlMulti: remove it there first"
-    if not handle.closed:
-        try:
-            # pycurl knows best: it refuses this as long as a perform runs, on whichever thread.
-            pycurl.Curl.getinfo(handle, pycurl.RESPONSE_CODE)
-        except pycurl.error:
-            return "is in use: perform() is running on it"
-    return None
-
-
-def unfit(handle: EasyHandle) -> str | None:
-    """Tell why nobody should get it again, or None."""
-    record = handle._record  # noqa: SLF001
-    if record.error is not None:
-        return "a callback raised"  # in a multi: perform would have taken the error out
-    return "it was closed" if handle.closed else record.doubt
-
-
-def scrub(handle: EasyHandle) -> None:
-    """Make it as good as new, keeping the connection; drops all that refers to its user's objects."""
-    record = handle._record  # noqa: SLF001
-    record.state = _IDLE  # first: whoever kept a reference is locked out before the work begins
-    record.error = record.doubt = None
-    attributes, record.attributes = record.attributes, set()
-    for name in attributes:
-        try:
-            pycurl.Curl.__delattr__(handle, name)
-        except AttributeError:
-            pass  # its user had deleted it
-    pycurl.Curl.setopt(handle, pycurl.SHARE, None)
-    pycurl.Curl.reset(handle)
-    if record.cookies:
-        # Clearing the cookies leaves the engine running, so that the next user would collect some and send
-        # them.  Only this frees it: attach a share for cookies, which replaces it, and detach that again.
-        share = pycurl.CurlShare()
-        share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
-        pycurl.Curl.setopt(handle, pycurl.SHARE, share)
-        pycurl.Curl.setopt(handle, pycurl.SHARE, None)
-        share.close()
-        record.cookies = False
-    # Cookies that came in by a way not noted above would end here.
-    pycurl.Curl.setopt(handle, pycurl.COOKIELIST, "ALL")
-    _apply(handle)
-
-
-def end(handle: EasyHandle) -> None:
-    """Close it and its connections."""
-    record = handle._record  # noqa: SLF001
-    record.state = _IDLE
-    record.error = None
-    pycurl.Curl.close(handle)
+def is_silent(socket: int) -> bool:
+    """Whether nothing has come in on an idle connection: no bytes, and not its end."""
+    poll = select.poll()
+    poll.register(socket, select.POLLIN | select.POLLRDHUP)
+    # A number that isn't open any more (POLLNVAL) is that of a connection that libcurl has closed.
+    return not any(event & ~select.POLLNVAL for _, event in poll.poll(0))

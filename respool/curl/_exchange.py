@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pycurl
 
-from ._easy import set_body_sink
+from ._pooled import set_body_sink
 from ._urls import CONTROL
 
 if TYPE_CHECKING:

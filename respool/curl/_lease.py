@@ -1,22 +1,24 @@
 """How a pooled handle is lent, and what happens when it comes back.
 
 Owns `EasyLease`, and the judgement on a returned handle: refused while it is in use, kept
-where it is fit, destroyed otherwise.  The signs are read in ``_easy``; room and waiters are
+where it is fit, destroyed otherwise.  The signs are read in ``_pooled``; room and waiters are
 the core's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from respool.errors import InvalidReleaseError, LeaseReleasedError
 
-from ._easy import EasyHandle, disown, inherited, lend, refusal, unfit
+from ._easy import EasyHandle
+from ._pooled import disown, inherited, lend, refusal, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from respool._slot import Record
     from respool.bound import BoundPool
     from respool.lease import Lease
     from respool.pool import ResourcePool
@@ -38,6 +40,30 @@ def _take_back(handle: EasyHandle, release: Callable[[], object], discard: Calla
         release()
     else:
         discard()
+
+
+class Free:
+    """A `when` for handles that may be in use yet: free are those of which its user's `when` says so and on which nothing runs.
+
+    It has been asked once already, and has said no: what the core asks first is answered without asking again.
+    """
+
+    __slots__ = ("_asked", "_handles", "_when")
+
+    def __init__(self, when: Callable[[], object], handles: tuple[EasyHandle, ...]) -> None:
+        self._when: Callable[[], object] | None = when
+        self._handles = handles
+        self._asked = False
+
+    def __call__(self) -> bool:
+        if not self._asked:
+            self._asked = True
+            return False
+        if self._when is not None:
+            if not self._when():
+                return False
+            self._when = None  # it's not asked again once it has said yes
+        return all(refusal(handle) is None for handle in self._handles)
 
 
 class EasyLease:
@@ -74,21 +100,35 @@ class EasyLease:
         """Whether the lease is spent."""
         return self._lease.released
 
-    def release(self) -> None:
+    def release(self, when: Callable[[], object] | None = None) -> None:
         """Give the handle back; does nothing on a spent lease.
 
         A handle that failed, whose callback raised, or on which a connection-bound option was
         set, is destroyed instead of kept.
 
+        Parameters
+        ----------
+        when : callable, optional
+            Tells whether the handle is free, if it isn't free at once, as `Lease.release` says.
+            Until then it may be in use and in a ``CurlMulti``, and it isn't taken back before it's
+            out of there either.  What is wrong with it by then is told to the observer.
+
         Raises
         ------
         InvalidReleaseError
-            It is in use or in a ``CurlMulti``; the lease stays good.
+            It is in use or in a ``CurlMulti``, and no `when` says that it isn't free yet; the lease
+            stays good.
+        Exception
+            What `when` raises in this call; the lease stays good.
         """
-        if self._lease.released:
+        lease, handle = self._lease, self._handle
+        if lease.released:
+            return
+        if when is not None and not is_free(lease._record, when):  # noqa: SLF001
+            lease.release(Free(when, (handle,)))
             return
         try:
-            _take_back(self._handle, self._lease.release, self._lease.discard)
+            _take_back(handle, lease.release, lease.discard)
         except LeaseReleasedError:
             pass  # another thread was faster
 
@@ -157,13 +197,21 @@ def acquired(pool: Pool, handle: EasyHandle, url: str | None) -> EasyHandle:
     return handle
 
 
-def give_back(pool: Pool, handle: EasyHandle) -> None:
+def is_free(record: Record, when: Callable[[], object]) -> bool:
+    """Ask for the first time whether what is given back is free, as the core would."""
+    core: Any = record.row.engine
+    free: bool = core.is_free(record, when)
+    return free
+
+
+def give_back(pool: Pool, handle: EasyHandle, when: Callable[[], object] | None) -> None:
     """Take a bare handle back, as its lease would."""
-    # What is no handle at all, the core knows what to say of.
-    if isinstance(handle, EasyHandle):  # pyright: ignore[reportUnnecessaryIsInstance]
-        _take_back(handle, lambda: pool.release(handle), lambda: pool.discard(handle))
+    if not isinstance(handle, EasyHandle):  # pyright: ignore[reportUnnecessaryIsInstance]
+        pool.release(handle, when)  # what is no handle at all, the core knows what to say of
+    elif when is not None and not is_free(pool._core.claim(handle)[0], when):  # noqa: SLF001
+        pool.release(handle, Free(when, (handle,)))
     else:
-        pool.release(handle)
+        _take_back(handle, lambda: pool.release(handle), lambda: pool.discard(handle))
 
 
 def throw_away(pool: Pool, handle: EasyHandle) -> None:

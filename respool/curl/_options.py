@@ -116,6 +116,8 @@ def options_for(origin: Origin, settings: Settings) -> tuple[tuple[int, Any], ..
         (pycurl.NOSIGNAL, 1),
         (pycurl.PROTOCOLS, http_only),
         (pycurl.REDIR_PROTOCOLS, http_only),
+        # The last one used.  Others, to hosts that a redirect led to, nobody could look at before they're used again.
+        (pycurl.MAXCONNECTS, 1),
     ]
     if settings.connect_timeout_ms is not None:
         options.append((pycurl.CONNECTTIMEOUT_MS, settings.connect_timeout_ms))

@@ -1,62 +1,42 @@
 """`EasyHandlePool`: libcurl easy handles kept by origin, so that their connections are reused.
 
-This module owns the pool's face.  Limits, waiting and integrity are `respool.ResourcePool`'s,
-of which it's composed; what a handle is and how it becomes as good as new is ``_easy``'s, and
-how one is lent and comes back ``_lease``'s.
+This module owns the pool's face, as far as handles are lent; ``_managed`` has the rest of it.
+Limits, waiting and integrity are `respool.ResourcePool`'s, of which it's composed; what a handle
+is is ``_easy``'s, how it becomes as good as new ``_pooled``'s, and how one is lent and comes back
+``_lease``'s.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING
 
-from respool._keys import ALL, All
 from respool.limits import PoolLimits
 from respool.pool import ResourcePool
 
-from .origin import Origin, split
+from ._managed import Managed
+from ._targets import read_target
 
 try:
-    from ._easy import EasyHandle, end, scrub
-    from ._lease import EasyLease, acquired, give_back, lent, throw_away
+    from ._bound import BoundEasyHandlePool
+    from ._easy import EasyHandle
+    from ._group import lent_many
+    from ._lease import acquired, give_back, lent, throw_away
     from ._options import Settings
+    from ._pooled import end, quiet, scrub
 except ImportError as error:
     if error.name != "pycurl" and not str(error.name).startswith("pycurl."):
         raise
     raise ImportError("easy handles need pycurl: pip install respool[curl]", name="pycurl") from error
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable
 
-    from respool.bound import BoundPool
     from respool.observers import PoolObserver
-    from respool.stats import PoolStats
 
-Target: TypeAlias = str | Origin
-
-# Most URLs are plain ASCII without a user or a fragment.  Theirs is read once for each origin.
-_PLAIN: Final = re.compile(r"(https?://[a-z0-9.:-]+)([/?][!-\"$-~]*)?\Z")
-
-
-@lru_cache(maxsize=1024)
-def _plain_origin(prefix: str) -> Origin:
-    return Origin.of(prefix)
-
-
-def _target(target: Target) -> tuple[Origin, str | None]:
-    """Return the key, and the URL to set where the target is one."""
-    if isinstance(target, Origin):
-        target.secrets()  # raises for one that has lost them, before anybody waits for it
-        return target, None
-    plain = _PLAIN.match(target) if isinstance(target, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if plain is not None:
-        origin = _plain_origin(plain[1])
-        tail = plain[2] or "/"
-        return origin, f"{origin.url}{tail}" if tail[0] == "/" else f"{origin.url}/{tail}"
-    parts = split(target)
-    return Origin.of(parts), parts.url
+    from ._group import EasyLeaseGroup
+    from ._lease import EasyLease
+    from ._targets import Target
 
 
 def _milliseconds(name: str, value: object) -> int | None:
@@ -70,11 +50,7 @@ def _milliseconds(name: str, value: object) -> int | None:
     return None if value == math.inf else min(math.ceil(value * 1000), 2**31 - 1)
 
 
-def _key(key: Target | All) -> Origin | All:
-    return key if isinstance(key, All) else _target(key)[0]
-
-
-class EasyHandlePool:
+class EasyHandlePool(Managed):
     """A pool of `pycurl.Curl` handles, one stack of idle ones for each origin.
 
     Parameters
@@ -113,6 +89,13 @@ class EasyHandlePool:
     name resolution) or the URL of another origin was set on them after the lease.  Such options
     belong in `Origin.of`.
 
+    A handle keeps one connection, the last that it used, so limits on handles are limits on idle connections
+    too.  It's destroyed when it's next asked for, and another one is taken, if something has come in on that
+    connection while it was idle, or the server has hung up.  With ``idle_timeout`` and ``max_lifetime``
+    connections are closed in time, whether anybody takes a handle or not.
+
+    There is no ``adopt``: of a handle made elsewhere nobody could tell what is set on it.
+
     Without a proxy in the origin, libcurl takes one from the environment (``https_proxy``,
     ``no_proxy``) at each transfer.
 
@@ -132,7 +115,7 @@ class EasyHandlePool:
     """
 
     __module__ = "respool.curl"
-    __slots__ = ("__weakref__", "_pool")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -151,9 +134,10 @@ class EasyHandlePool:
             fail_on_error=bool(fail_on_error),
         )
         # The hooks don't refer to this object: a pool that did would be found dropped only by the collector.
-        self._pool: ResourcePool[Origin, EasyHandle] = ResourcePool(
+        self._pool = ResourcePool(
             lambda origin: EasyHandle(origin, settings),
             lambda _origin, handle: end(handle),
+            lambda _origin, handle: quiet(handle),
             reset=lambda _origin, handle: scrub(handle),
             limits=limits,
             name=name,
@@ -184,28 +168,62 @@ class EasyHandlePool:
         PoolTimeoutError, PoolExhaustedError, PoolClosedError
             As for `ResourcePool.lease`.
         """
-        origin, url = _target(key)
+        origin, url = read_target(key)
         return lent(self._pool.lease(origin, timeout), url)
 
     def try_lease(self, key: Target) -> EasyLease | None:
         """Lease a handle that can be had without waiting, or return None."""
-        origin, url = _target(key)
+        origin, url = read_target(key)
         lease = self._pool.try_lease(origin)
         return None if lease is None else lent(lease, url)
 
+    def lease_many(self, n: int, key: Target, timeout: float | None = None) -> EasyLeaseGroup:
+        """Lease several handles of one origin at once: all of them or none.
+
+        Nothing is held while waiting, so two such calls never wait for each other.
+
+        Parameters
+        ----------
+        n : int
+            How many, at least 1.
+        key, timeout
+            As for `lease`.
+
+        Returns
+        -------
+        EasyLeaseGroup
+            Release it, or use it as a context manager, which gives the tuple of the handles.
+
+        Raises
+        ------
+        PoolExhaustedError
+            So many are more than any limit allows, or the queue is full.
+        Exception
+            As for `lease`.
+        """
+        origin, url = read_target(key)
+        return lent_many(self._pool.lease_many(n, origin, timeout), url)
+
     def acquire(self, key: Target, timeout: float | None = None) -> EasyHandle:
         """Take a bare handle, to be given back by `release` or `discard`; else as `lease`."""
-        origin, url = _target(key)
+        origin, url = read_target(key)
         return acquired(self._pool, self._pool.acquire(origin, timeout), url)
 
     def try_acquire(self, key: Target) -> EasyHandle | None:
         """Take a bare handle that can be had without waiting, or return None."""
-        origin, url = _target(key)
+        origin, url = read_target(key)
         handle = self._pool.try_acquire(origin)
         return None if handle is None else acquired(self._pool, handle, url)
 
-    def release(self, handle: EasyHandle) -> None:
+    def release(self, handle: EasyHandle, when: Callable[[], object] | None = None) -> None:
         """Give a bare handle back; kept or destroyed as its lease would.
+
+        Parameters
+        ----------
+        handle : EasyHandle
+            The handle.
+        when : callable, optional
+            Tells whether it's free, if it isn't free at once; see `EasyLease.release`.
 
         Raises
         ------
@@ -213,7 +231,7 @@ class EasyHandlePool:
             It isn't the caller's to give: foreign, idle, given back before or held by a lease;
             or it is in use or in a ``CurlMulti``, and then stays the caller's.
         """
-        give_back(self._pool, handle)
+        give_back(self._pool, handle, when)
 
     def discard(self, handle: EasyHandle) -> None:
         """Destroy a bare handle and close its connection; raises as `release` does."""
@@ -221,108 +239,8 @@ class EasyHandlePool:
 
     def bind(self, key: Target) -> BoundEasyHandlePool:
         """Return this pool for one origin: the URL is read and the key looked up now, once."""
-        origin, url = _target(key)
+        origin, url = read_target(key)
         return BoundEasyHandlePool(self._pool.bind(origin), url)
-
-    def clear(self, key: Target | All = ALL) -> int:
-        """Destroy idle handles, of one origin or all, and leased ones as they come back; how many idle."""
-        return self._pool.clear(_key(key))
-
-    def stats(self, key: Target | All = ALL) -> PoolStats:
-        """Return a snapshot of the counters, of one origin or all."""
-        return self._pool.stats(_key(key))
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close the pool: nothing is handed out any more, idle handles are destroyed, leased ones as they come back.
-
-        Raises
-        ------
-        PoolTimeoutError
-            Handles were still out after ``timeout`` seconds.  The pool is closed all the same.
-        """
-        self._pool.close(timeout)
-
-    @property
-    def limits(self) -> PoolLimits:
-        """The limits, as given."""
-        return self._pool.limits
-
-    @property
-    def name(self) -> str:
-        """What the pool is called in messages."""
-        return self._pool.name
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self._pool.closed
-
-    def __enter__(self) -> Self:
-        self._pool.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
-
-    def __reduce_ex__(self, protocol: object) -> Any:  # noqa: ANN401 - it never returns
-        raise TypeError(
-            "an EasyHandlePool can't be pickled or copied: its connections belong to this process"
-        )
 
     def __repr__(self) -> str:
         return repr(self._pool).replace("respool.ResourcePool", "respool.curl.EasyHandlePool", 1)
-
-
-class BoundEasyHandlePool:
-    """An `EasyHandlePool` for one origin; made by `EasyHandlePool.bind`.  Methods as there, without the key."""
-
-    __module__ = "respool.curl"
-    __slots__ = ("__weakref__", "_pool", "_url")
-
-    def __init__(self, pool: BoundPool[Origin, EasyHandle], url: str | None) -> None:
-        self._pool = pool
-        self._url = url
-
-    @property
-    def key(self) -> Origin:
-        """The origin that this is bound to."""
-        return self._pool.key
-
-    def lease(self, timeout: float | None = None) -> EasyLease:
-        """Lease a handle."""
-        return lent(self._pool.lease(timeout), self._url)
-
-    def try_lease(self) -> EasyLease | None:
-        """Lease a handle that can be had without waiting, or return None."""
-        lease = self._pool.try_lease()
-        return None if lease is None else lent(lease, self._url)
-
-    def acquire(self, timeout: float | None = None) -> EasyHandle:
-        """Take a bare handle."""
-        return acquired(self._pool, self._pool.acquire(timeout), self._url)
-
-    def try_acquire(self) -> EasyHandle | None:
-        """Take a bare handle that can be had without waiting, or return None."""
-        handle = self._pool.try_acquire()
-        return None if handle is None else acquired(self._pool, handle, self._url)
-
-    def release(self, handle: EasyHandle) -> None:
-        """Give a bare handle back."""
-        give_back(self._pool, handle)
-
-    def discard(self, handle: EasyHandle) -> None:
-        """Destroy a bare handle."""
-        throw_away(self._pool, handle)
-
-    def clear(self) -> int:
-        """Destroy the idle handles of this origin."""
-        return self._pool.clear()
-
-    def stats(self) -> PoolStats:
-        """Return a snapshot of this origin's counters."""
-        return self._pool.stats()
-
-    def __repr__(self) -> str:
-        return repr(self._pool).replace("respool.BoundPool", "respool.curl.BoundEasyHandlePool", 1)

@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from respool.buffers import Allocator, HostAllocator, PageAlignedAllocator, _numa, host
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 
 
 def address_of(memory: bytearray | mmap.mmap | memoryview) -> int:
@@ -43,6 +46,7 @@ class TestBoth:
         """An allocator of the package is an Allocator, also at run time."""
         assert isinstance(allocator, Allocator)
 
+    @PATIENT
     @given(nbytes=st.integers(1, 3 << 20))
     def test_memory(self, allocator: Allocator, nbytes: int) -> None:
         """Memory is writable, contiguous, cleared, large enough, and aligned as promised."""

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from respool.buffers import Buffer, BufferPool, HostAllocator, PageAlignedAllocator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 
 SIZE = 10_000
 
@@ -46,6 +49,7 @@ class TestView:
             assert buffer.nbytes == SIZE
             assert buffer.capacity >= SIZE
 
+    @PATIENT
     @given(data=st.data())
     def test_a_buffer_is_so_many_bytes(self, data: st.DataObject) -> None:
         """Any writes through any views, and through the address, are what a bytearray would hold after them."""

@@ -6,7 +6,7 @@ import mmap
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from respool import PoolExhaustedError, PoolLimits, PoolTimeoutError
@@ -20,6 +20,9 @@ from .allocators import Books
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 
 PAGE = mmap.PAGESIZE
 
@@ -37,6 +40,7 @@ TAKES: dict[str, Callable[[BufferPool, int | None], Any]] = {
 class TestClasses:
     """How much more than was asked for."""
 
+    @PATIENT
     @given(nbytes=st.integers(1, 1 << 50), alignment=st.sampled_from([1, 16, 1000, PAGE, 2 << 20]))
     def test_slack(self, nbytes: int, alignment: int) -> None:
         """A class is enough, aligned, its own class, and at most an eighth or less than one alignment more."""
@@ -47,6 +51,7 @@ class TestClasses:
         assert size_class(found, alignment) == found
         assert size_class(nbytes + 1, alignment) >= found
 
+    @PATIENT
     @given(power=st.integers(4, 40), alignment=st.sampled_from([1, 16, PAGE]))
     def test_there_are_few(self, power: int, alignment: int) -> None:
         """From one power of two to the next there are eight classes, so that similar sizes find each other's buffers."""

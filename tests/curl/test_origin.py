@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from respool.curl import Origin
 from tests.helpers.programs import printed_by
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 
 SECRET = "hunter2"
 
@@ -63,6 +66,7 @@ def test_each_option_is_in_the_key(name: str) -> None:
     assert name not in repr(plain)
 
 
+@PATIENT
 @given(
     st.dictionaries(st.sampled_from(sorted(OPTIONS)), st.just(None)),
     st.dictionaries(st.sampled_from(sorted(OPTIONS)), st.just(None)),
@@ -80,6 +84,7 @@ CREDENTIALS = st.text(
 )
 
 
+@PATIENT
 @given(CREDENTIALS, CREDENTIALS, CREDENTIALS, CREDENTIALS)
 def test_credentials_are_told_apart(user: str, password: str, other_user: str, other_password: str) -> None:
     """U06: two credentials give one key if and only if they are the same, however they are cut in two."""

@@ -7,10 +7,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from respool.curl.origin import redact, split
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 
 SECRET = "hunter2"
 
@@ -179,6 +182,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="?#"), max_size=20)
 
 
+@PATIENT
 @given(st.sampled_from(["http", "https", "HTTP", "Https"]), HOSTS, PORTS, PATHS)
 def test_split_agrees_with_the_standard_library(
     scheme: str, labels: list[str], port: int | None, path: str
@@ -196,6 +200,7 @@ def test_split_agrees_with_the_standard_library(
     assert " " not in parts.url
 
 
+@PATIENT
 @given(user=TEXTS.filter(lambda text: ":" not in text), password=TEXTS)
 def test_credentials_in_a_url_come_out_as_they_went_in(user: str, password: str) -> None:
     """U06: whatever user and password are, percent-encoded in a URL, they are read back exactly and never shown."""
@@ -204,6 +209,7 @@ def test_credentials_in_a_url_come_out_as_they_went_in(user: str, password: str)
     assert split(url).url == redact(url) == "https://host/"
 
 
+@PATIENT
 @given(st.text(max_size=60))
 @example("a://b://c@d")
 @example("http://[@]")
@@ -214,6 +220,7 @@ def test_redact_takes_any_text(text: str) -> None:
     assert redact(shown) == shown
 
 
+@PATIENT
 @given(st.text(max_size=60).map(lambda text: "http://" + text))
 @example("http://a@b@c")
 @example("http://@@")
@@ -232,6 +239,7 @@ def test_split_raises_nothing_but_value_errors(url: str) -> None:
     )
 
 
+@PATIENT
 @given(st.text(min_size=2000, max_size=3000))
 def test_redact_is_bounded(text: str) -> None:
     """U06: a message doesn't grow with the URL."""
