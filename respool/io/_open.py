@@ -52,6 +52,8 @@ def open(  # noqa: A001 - the contract's name, to be called as respool.io.open
 
     Raises
     ------
+    TypeError
+        An argument of another kind than those above.
     ValueError
         A URL that is empty, has no host or an unknown scheme; `size`, `headers` or `auth`
         for a local file; a closed session.
@@ -59,7 +61,7 @@ def open(  # noqa: A001 - the contract's name, to be called as respool.io.open
         The server refuses; for 404 it's a `FileNotFoundError` too, for 401 and 403 a
         `PermissionError`.
     RemoteIOError
-        Nothing can be had of the server; see `respool.io.errors`.
+        Nothing can be had of the server: one of its subclasses, in the manual under "Reading".
     OSError
         A local file can't be opened; ESPIPE for a pipe.
 
@@ -69,10 +71,12 @@ def open(  # noqa: A001 - the contract's name, to be called as respool.io.open
     >>> with respool.io.open(__file__) as f:
     ...     head = f.read(size=3)
     """
-    if session is None:
-        from respool.io.session import default_session
+    from respool.io.session import Session, default_session
 
+    if session is None:
         session = default_session()
+    elif not isinstance(session, Session):
+        raise TypeError(f"session must be a Session, not {type(session).__name__}")
     return session.open(url, size=size, headers=headers, auth=auth)
 
 

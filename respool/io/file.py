@@ -16,7 +16,7 @@ from respool.io._request import ReadRequest
 from respool.io.config import parse_seconds
 from respool.io.destination import host_view, new_bytes, taken
 from respool.io.errors import ReadTimeoutError
-from respool.io.plan import checked_bytes, clip
+from respool.io.plan import checked_bytes, checked_ranges, clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ class File(ABC):
         ValueError
             A negative offset or size, an offset beyond the end, a closed file or session.
         RemoteIOError
-            And its subclasses: see `respool.io.errors`.
+            And its subclasses, in the manual under "Reading".
         OSError
             For a local file, with its ``errno``.
         """
@@ -217,13 +217,14 @@ class File(ABC):
 
         Raises
         ------
+        TypeError
+            Something among `ranges` is no pair of ints.
         ValueError, RemoteIOError, OSError
             As for `read`; the first error ends all of it.
         """
         self._check_open()
-        wanted = [(checked_bytes("offset", offset), checked_bytes("size", size)) for offset, size in ranges]
         # With a size given there's always a length.
-        clipped = [(offset, clip(offset, size, self.size) or 0) for offset, size in wanted]
+        clipped = [(offset, clip(offset, size, self.size) or 0) for offset, size in checked_ranges(ranges)]
         targets = [new_bytes(length) for _, length in clipped]
         reads: list[ReadFuture] = []
         views: list[memoryview] = []

@@ -10,7 +10,7 @@ import operator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class Task(NamedTuple):
@@ -55,6 +55,32 @@ def checked_bytes(what: str, value: int) -> int:
     if number < 0:
         raise ValueError(f"{what} must not be negative, but is {number}")
     return number
+
+
+def checked_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return offset and size of each range, each as `checked_bytes` gives it.
+
+    Raises
+    ------
+    TypeError
+        It's no iterable, or something in it is no pair of integers.
+    ValueError
+        One of the numbers is negative.
+    """
+    try:
+        given = iter(ranges)
+    except TypeError:
+        raise TypeError(
+            f"ranges must be an iterable of (offset, size), not {type(ranges).__name__}"
+        ) from None
+    found: list[tuple[int, int]] = []
+    for pair in given:
+        try:
+            offset, size = pair
+        except (TypeError, ValueError):
+            raise TypeError(f"ranges must be pairs of offset and size, not {pair!r}") from None
+        found.append((checked_bytes("offset", offset), checked_bytes("size", size)))
+    return found
 
 
 def clip(offset: int, size: int | None, known: int | None, room: int | None = None) -> int | None:

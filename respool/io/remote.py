@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
@@ -24,7 +24,7 @@ from respool.io.file import File
 from respool.io.plan import checked_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import TypeAlias
 
     from respool.curl.origin import Credential
@@ -66,15 +66,22 @@ def _checked_headers(headers: Headers | None) -> tuple[tuple[str, str], ...]:
     """Return header fields that may be sent; texts of errors don't show values, which may be secret."""
     if headers is None:
         return ()
+    allowed = "headers must be a mapping of str to str, or pairs of str"
+    if not isinstance(headers, Iterable):
+        raise TypeError(f"{allowed}, not {type(headers).__name__}")
     given: list[Any] = list(cast("Any", headers).items() if isinstance(headers, Mapping) else headers)
     for pair in given:
         match pair:
-            case (str() as name, str() as value):
+            case (name, value):
                 pass
             case _:
-                raise TypeError("headers must be a mapping of str to str, or pairs of str")
+                raise TypeError(f"{allowed}, not hold a {_kind(pair)}")
+        if not isinstance(name, str):
+            raise TypeError(f"a header's name must be a str, not {type(name).__name__}")
         if not _NAME.match(name):
             raise ValueError(f"no header name: {name!r}")
+        if not isinstance(value, str):
+            raise TypeError(f"the header {name} must have a str as its value, not {type(value).__name__}")
         if name.lower() in _OURS:
             raise ValueError(f"the header {name} is set by the reader itself")
         if _BAD_VALUE.search(value) or not _is_latin(value):
@@ -86,8 +93,28 @@ def _is_latin(text: str) -> bool:
     return all(ord(char) < 0x100 for char in text)  # noqa: PLR2004 - the end of ISO 8859-1
 
 
+def _kind(value: object) -> str:
+    """Return what kind of thing a value is, for texts that mustn't show it."""
+    return f"tuple of {len(cast('Any', value))}" if isinstance(value, tuple) else type(value).__name__
+
+
+def _check_auth(auth: object) -> None:
+    """Refuse what is of no kind that a credential may be, by the name of the argument; `Origin` checks the rest."""
+    if auth is None or isinstance(auth, str):
+        return
+    if not isinstance(auth, tuple):
+        raise TypeError(f"auth must be (user, password) or a bearer token, not {type(auth).__name__}")
+    parts = cast("tuple[object, ...]", auth)
+    if len(parts) != len(("user", "password")):
+        raise TypeError(f"auth must be (user, password) or a bearer token, not a {_kind(parts)}")
+    for part in parts:
+        if not isinstance(part, str):
+            raise TypeError(f"auth: user and password must be str, not {type(part).__name__}")
+
+
 def _address(url: str, headers: Headers | None, auth: Credential | None) -> Address:
     fields = _checked_headers(headers)
+    _check_auth(auth)
     parts = split(url)
     # Origin checks the credential, and refuses a second one in the URL.
     Origin.of(parts, credential=auth)
