@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, Self
 
 from respool.curl.origin import redact
+from respool.io.plan import counted
 
 
 def _rebuild(
@@ -100,7 +101,7 @@ def _text(reason: str, url: str | None, offset: int | None, size: int | None, go
     parts = [reason]
     if offset is not None:
         asked = (
-            f"asked for {size} bytes at offset {offset}"
+            f"asked for {counted(size)} at offset {offset}"
             if size is not None
             else f"asked from offset {offset}"
         )
@@ -171,13 +172,11 @@ class HTTPStatusError(RemoteIOError):
 
 class _NotFoundError(HTTPStatusError, FileNotFoundError):
     __module__ = "respool.io"
-    __qualname__ = "HTTPStatusError"
     _errno = errno.ENOENT
 
 
 class _ForbiddenError(HTTPStatusError, PermissionError):
     __module__ = "respool.io"
-    __qualname__ = "HTTPStatusError"
     _errno = errno.EACCES
 
 
@@ -186,6 +185,9 @@ _BY_STATUS: dict[int, type[HTTPStatusError]] = {
     HTTPStatus.UNAUTHORIZED: _ForbiddenError,
     HTTPStatus.FORBIDDEN: _ForbiddenError,
 }
+for _kind in _BY_STATUS.values():
+    # Both: a traceback shows the one, repr and most logs the other.
+    _kind.__name__ = _kind.__qualname__ = HTTPStatusError.__name__
 
 
 def _phrase(status: int) -> str:

@@ -57,6 +57,11 @@ def checked_bytes(what: str, value: int) -> int:
     return number
 
 
+def counted(count: int) -> str:
+    """Return a number of bytes in words."""
+    return "1 byte" if count == 1 else f"{count} bytes"
+
+
 def checked_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return offset and size of each range, each as `checked_bytes` gives it.
 
@@ -109,11 +114,11 @@ def clip(offset: int, size: int | None, known: int | None, room: int | None = No
         The offset is beyond the known end, or the destination is smaller than `size`.
     """
     if room is not None and size is not None and size > room:
-        raise ValueError(f"the destination has {room} bytes, but size={size} were asked for")
+        raise ValueError(f"the destination has {counted(room)}, but size={size} were asked for")
     bounds = [bound for bound in (size, room) if bound is not None]
     if known is not None:
         if offset > known:
-            raise ValueError(f"offset {offset} is beyond the end: the object has {known} bytes")
+            raise ValueError(f"offset {offset} is beyond the end: the object has {counted(known)}")
         bounds.append(known - offset)
     return min(bounds) if bounds else None
 

@@ -23,6 +23,7 @@ from respool.io._head import (
     content_range,
     is_delimited,
 )
+from respool.io.plan import counted
 
 _REDIRECTS: Final = frozenset(
     {
@@ -209,11 +210,11 @@ def _judge_partial(  # noqa: PLR0911 - a list of checks, each with its answer
     if found.start != request.start:
         return _refuse(head, f"the answer begins at byte {found.start} instead of {request.start}")
     if count > request.length:
-        return _refuse(head, f"the answer holds {count} bytes, more than were asked for")
+        return _refuse(head, f"the answer holds {counted(count)}, more than were asked for")
     if count < request.length and (found.total is None or found.end != found.total - 1):
-        return _refuse(head, f"the answer holds only {count} bytes and doesn't reach the object's end")
+        return _refuse(head, f"the answer holds only {counted(count)} and doesn't reach the object's end")
     if length is not None and length != count:
-        return _refuse(head, f"Content-Length is {length}, but the range has {count} bytes")
+        return _refuse(head, f"Content-Length is {length}, but the range has {counted(count)}")
     return Accept(start=request.start, length=count, total=found.total, validator=Validator.of(head))
 
 
@@ -237,7 +238,7 @@ def _judge_full(  # noqa: PLR0911 - a list of checks, each with its answer
             return _refuse(head, "a body whose end can't be told from a broken connection")
         take, exact = request.length, False
     elif request.start > size:
-        reason = f"offset {request.start} is beyond the end: the object has {size} bytes"
+        reason = f"offset {request.start} is beyond the end: the object has {counted(size)}"
         return Refuse(Fault.STATUS, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, reason)
     else:
         take, exact = min(request.length, size - request.start), True
@@ -259,11 +260,11 @@ def _judge_unsatisfiable(request: RangeRequest, head: ResponseHead) -> Verdict:
         if total is not None and total == request.start:
             # The range begins exactly at the end: nothing is there, and nothing is wrong.
             return Accept(start=request.start, length=0, total=total, validator=Validator.of(head))
-        beyond = "" if total is None else f": the object has {total} bytes"
+        beyond = "" if total is None else f": the object has {counted(total)}"
         reason = f"HTTP status 416 Range Not Satisfiable{beyond}"
         return Refuse(Fault.STATUS, head.status, reason, drain=True)
     if total is not None and total != request.size:
-        reason = f"the object changed: it had {request.size} bytes when it was opened and has {total}"
+        reason = f"the object changed: it had {counted(request.size)} when it was opened and has {total}"
         return Refuse(Fault.CHANGED, head.status, reason, drain=True)
     reason = f"status 416 to a range within the {request.size} bytes of the object: its size changed, or the server is wrong"
     return Refuse(Fault.INTEGRITY, head.status, reason, drain=True)
@@ -272,7 +273,7 @@ def _judge_unsatisfiable(request: RangeRequest, head: ResponseHead) -> Verdict:
 def _changed(request: RangeRequest, head: ResponseHead, total: int | None) -> Refuse | None:
     """Refuse bytes of another version."""
     if total is not None and request.size is not None and total != request.size:
-        reason = f"the object changed: it had {request.size} bytes when it was opened and has {total}"
+        reason = f"the object changed: it had {counted(request.size)} when it was opened and has {total}"
         return Refuse(Fault.CHANGED, head.status, reason)
     difference = request.validator.difference(Validator.of(head), vouched=request.vouched)
     if difference is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import pickle
+import traceback
 
 import pytest
 
@@ -76,6 +77,10 @@ def test_status_errors(status: int, kind: type[OSError]) -> None:
     """R31: a 404 is a FileNotFoundError, 401 and 403 are PermissionErrors, and all keep status and class by pickle."""
     error = HTTPStatusError(status, SECRET)
     assert isinstance(error, kind)
+    # By whatever its class is shown: logs take one, tracebacks the other, repr a third.
+    assert (type(error).__name__, type(error).__qualname__) == ("HTTPStatusError", "HTTPStatusError")
+    assert repr(error).startswith("HTTPStatusError(")
+    assert traceback.format_exception_only(error)[0].startswith("respool.io.HTTPStatusError: ")
     assert isinstance(error, HTTPStatusError)
     assert error.status == status
     assert str(status) in str(error)
@@ -97,6 +102,15 @@ def test_kinds_of_errors() -> None:
     assert issubclass(ReadTimeoutError, TimeoutError)
     assert issubclass(ConnectError, ConnectionError)
     assert all(issubclass(kind, RemoteIOError) for kind in [*ALL, HTTPStatusError])
+
+
+@pytest.mark.parametrize(
+    ("size", "got", "told"),
+    [(1, 0, "asked for 1 byte at offset 1, got 0"), (0, None, "asked for 0 bytes at offset 1")],
+)
+def test_one_byte(size: int, got: int | None, told: str) -> None:
+    """R14: one byte is not several."""
+    assert str(RangeIntegrityError("why", offset=1, size=size, got=got)) == f"why; {told}"
 
 
 def test_local_paths_are_shown_whole() -> None:
