@@ -184,6 +184,30 @@ def collect_several(pool: VisitedPool) -> None:
     give_all_back(pool)
 
 
+def want_several_in_vain(pool: VisitedPool) -> None:
+    """Several are wanted at once of a key at its cap, and too few come back: when they give up, one behind them has what there is."""
+    hold(pool, "p", "p")
+    pool.acquire("p", count=2)
+    pool.acquire("p")
+    pool.give_back()
+    for claim in [claim for claim in pool.waiting if claim.ticket.count > 1]:
+        pool.time_out(claim)
+    pool.go_on()
+    give_all_back(pool)
+
+
+def shrink_in_vain(pool: VisitedPool) -> None:
+    """What goes because limits have shrunk can't be freed: another goes instead, when it comes back."""
+    hold(pool, "a", "a", "b")
+    pool.give_back()
+    pool.resize(2, None, None, {"a": 1})
+    for guard in pool.dying.copy():
+        pool.destroyed(guard, kept=True)
+    give_all_back(pool)
+    pool.go_on()
+    pool.acquire("b")
+
+
 def shrink_and_grow(pool: VisitedPool) -> None:
     """Limits shrink below what is idle and what is held, refuse who waits for too much, and grow again."""
     hold(pool, "a", "a", "b", "p")
@@ -246,6 +270,8 @@ FEW_IDLE: dict[str, Any] = {"max_cost": 4, "max_idle": 1}
         (take_several, COSTS),
         (take_several, SIZE_AND_CAPS),
         (collect_several, {"max_size": 4, "caps": {"p": 3}}),
+        (want_several_in_vain, {"caps": {"p": 2}}),
+        (shrink_in_vain, {"max_size": 4}),
         (shrink_and_grow, FEW_IDLE),
         (free_at_last, SIZE_AND_CAPS),
     ],
