@@ -28,7 +28,7 @@ def port(text: str) -> int:
 
 def size(text: str) -> int:
     """Read a number of bytes, at least 1, with or without a unit."""
-    from respool.io.config import parse_size
+    from respool.io._settings import parse_size
 
     try:
         return parse_size("--size", text)

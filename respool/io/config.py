@@ -1,41 +1,24 @@
 """`Config`: the settings of a session, and where they come from.
 
-This module owns names, defaults, checking and the environment.  What a setting does is
-the business of whoever reads it.
+This module owns names, defaults and the environment.  What values a setting may have is
+`_settings`' business, what it does that of whoever reads it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-import re
-import sys
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from respool.buffers import HostAllocator, PageAlignedAllocator
-from respool.curl.origin import redact, split_proxy
-from respool.io.plan import checked_int
+from respool.curl.origin import redact
+from respool.io import _settings as checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Allocator = Literal["auto", "host", "page"]
-
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
-    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
-}
-_SIZE: Final = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)[ ]?([A-Za-z]{0,3})\Z")
-_COUNT: Final = re.compile(r"[0-9]{1,30}\Z")
-#: Seconds: 31 years.
-_FOREVER: Final = 1e9
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_FALSE: Final = frozenset({"0", "false", "no", "off"})
+    from respool.io._settings import Allocator
 
 
 class _Unset:
@@ -48,172 +31,33 @@ class _Unset:
 _UNSET: Final[Any] = _Unset()
 
 
-def parse_size(what: str, value: object, *, least: int = 1) -> int:
-    """Return a number of bytes given as an int or as text like ``"4MiB"``, ``"1.5 GB"`` or ``"4096"``.
-
-    Parameters
-    ----------
-    what : str
-        The setting's name, for messages.
-    value : int or str
-        kB, MB, GB and TB are powers of 1000, KiB, MiB, GiB and TiB powers of 1024, in any case.
-    least : int
-        The smallest that makes sense.
-
-    Raises
-    ------
-    TypeError
-        It's neither an int nor text.
-    ValueError
-        It's no such text, no whole number of bytes, or too small.
-    """
-    if isinstance(value, str):
-        match = _SIZE.match(value.strip())
-        factor = None if match is None else _UNITS.get(match[2].lower())
-        if match is None or factor is None:
-            raise ValueError(f'{what} must be a size like 4194304 or "4MiB", not {value!r}')
-        exact = Fraction(match[1]) * factor
-        if exact.denominator != 1:
-            raise ValueError(f"{what}={value!r} is no whole number of bytes")
-        number = int(exact)
-    else:
-        number = checked_int(what, value)
-    if number < least:
-        raise ValueError(f"{what} must be {least} or more, not {value!r}")
-    return _possible(what, number)
-
-
-def _possible(what: str, number: int) -> int:
-    if number > sys.maxsize:
-        raise ValueError(f"{what} must be at most {sys.maxsize}, not {number}")
-    return number
-
-
-def _count(what: str, value: object) -> int:
-    if isinstance(value, str):
-        if _COUNT.match(value.strip()) is None:
-            raise ValueError(f"{what} must be a whole number, not {value!r}")
-        value = int(value)
-    number = checked_int(what, value)
-    if number < 1:
-        raise ValueError(f"{what} must be 1 or more, not {value!r}")
-    return _possible(what, number)
-
-
-def parse_seconds(what: str, value: object) -> float | None:
-    """Return a time in seconds ≥ 0; None, and what sets no limit as it's 31 years or more, come back as None.
-
-    Raises
-    ------
-    TypeError
-        It's no number, or a bool.
-    ValueError
-        It's negative or NaN.
-    """
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} must be seconds or None, not {value!r}")
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"{what} must be 0 or more seconds, not {value!r}")
-    # Clocks and system calls overflow at different places beyond it.
-    return None if value >= _FOREVER else float(value)
-
-
-def _seconds(what: str, value: object) -> float | None:
-    if isinstance(value, str):
-        if value.strip().lower() == "none":
-            return None
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError(f"{what} must be a number of seconds, not {value!r}") from None
-    return parse_seconds(what, value)
-
-
-def _connect_seconds(what: str, value: object) -> float:
-    seconds = _seconds(what, value)
-    if not seconds:
-        raise ValueError(f"{what} must be more than 0 and less than {_FOREVER:g} seconds, not {value!r}")
-    return seconds
-
-
-def _size(what: str, value: object) -> int:
-    return parse_size(what, value)
-
-
-def _optional_size(what: str, value: object) -> int | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
-        return None
-    return parse_size(what, value)
-
-
-def _speed(what: str, value: object) -> int | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
-        return None
-    # 0 says the same as None, as in libcurl.
-    return parse_size(what, value, least=0) or None
-
-
-def _flag(what: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in _TRUE | _FALSE:
-        return value.strip().lower() in _TRUE
-    raise (ValueError if isinstance(value, str) else TypeError)(
-        f"{what} must be true or false, not {value!r}"
-    )
-
-
-def _allocator(what: str, value: object) -> Allocator:
-    if value in ("auto", "host", "page"):
-        return value
-    raise ValueError(f'{what} must be "auto", "host" or "page", not {value!r}')
-
-
-def _ca_bundle(what: str, value: Any) -> str | None:  # noqa: ANN401 - whatever was given
-    if value is None:
-        return None
-    path: Any = value.__fspath__() if hasattr(value, "__fspath__") else value
-    if not isinstance(path, str):
-        raise TypeError(f"{what} must be a path, not {value!r}")
-    if not path:
-        raise ValueError(f"{what} must be a path, not {value!r}")
-    return path
-
-
-def _proxy(what: str, value: object) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a URL, not {type(value).__name__}")
-    try:
-        split_proxy(value)
-    except ValueError as error:  # its text shows no secret
-        raise ValueError(f"{what}: {error}") from None
-    return value
-
-
 def new_allocator(kind: Allocator) -> HostAllocator | PageAlignedAllocator:
     """Return where pooled buffers come from."""
     return HostAllocator() if kind == "host" else PageAlignedAllocator()
 
 
-#: Each setting with the check that turns what was given into its value, and its default.
-_SETTINGS: Final[Mapping[str, tuple[Callable[[str, object], object], object]]] = {
-    "task_size": (_size, 4 << 20),
-    "concurrency": (_count, 16),
-    "per_origin": (_count, 8),
-    "buffer_size": (_size, 4 << 20),
-    "max_bytes": (_optional_size, None),
-    "connect_timeout": (_connect_seconds, 10.0),
-    "timeout": (_seconds, None),
-    "low_speed": (_speed, 1024),
-    "allocator": (_allocator, "auto"),
-    "allow_full_response": (_flag, False),
-    "allow_downgrade": (_flag, False),
-    "ca_bundle": (_ca_bundle, None),
-    "proxy": (_proxy, None),
+class _Setting(NamedTuple):
+    """A setting: what checks its value, its default, and what reads it from a variable where a text as such won't do."""
+
+    check: Callable[[str, object], object]
+    default: object
+    read: Callable[[str, str], object] | None = None
+
+
+_SETTINGS: Final[Mapping[str, _Setting]] = {
+    "task_size": _Setting(checks.size, 4 << 20),
+    "concurrency": _Setting(checks.count, 16, checks.whole_number),
+    "per_origin": _Setting(checks.count, 8, checks.whole_number),
+    "buffer_size": _Setting(checks.size, 4 << 20),
+    "max_bytes": _Setting(checks.optional_size, None),
+    "connect_timeout": _Setting(checks.connect_seconds, 10.0, checks.number_or_none),
+    "timeout": _Setting(checks.read_seconds, None, checks.number_or_none),
+    "low_speed": _Setting(checks.speed, 1024),
+    "allocator": _Setting(checks.allocator, "auto"),
+    "allow_full_response": _Setting(checks.flag, False, checks.yes_or_no),  # noqa: FBT003 - its default
+    "allow_downgrade": _Setting(checks.flag, False, checks.yes_or_no),  # noqa: FBT003 - its default
+    "ca_bundle": _Setting(checks.ca_bundle, None),
+    "proxy": _Setting(checks.proxy, None),
 }
 
 
@@ -241,8 +85,8 @@ class Config:
     connect_timeout : float
         Seconds for making one connection, name look-up and TLS included.  10.
     timeout : float, optional
-        Seconds for one read in all, where the call doesn't say; None, the default, sets no
-        limit but `low_speed`.
+        Seconds for one read in all, more than 0, where the call doesn't say; None, the
+        default, sets no limit but `low_speed`.
     low_speed : int or str, optional
         Bytes a second: a transfer that stays below them for 60 seconds is given up.  1024;
         None or 0 lets it hang for ever.
@@ -254,7 +98,7 @@ class Config:
     allow_downgrade : bool
         Follow redirects from https to http.  False.
     ca_bundle : str or path, optional
-        File of the certificates to trust instead of the default ones.
+        File of the certificates to trust instead of the default ones; it must be there.
     proxy : str, optional
         URL of the proxy for http and https; "" goes direct, None leaves it to
         ``http_proxy`` and ``https_proxy`` in the environment.
@@ -262,7 +106,9 @@ class Config:
     Raises
     ------
     TypeError, ValueError
-        A value that makes no sense; the text names the argument or the variable.
+        A value that makes no sense; the text names the argument or the variable.  Text
+        stands for a number of bytes; other numbers and truth values are given as text in
+        the environment only.
 
     Notes
     -----
@@ -310,7 +156,7 @@ class Config:
     ) -> None:
         given = locals()
         names: dict[str, str] = {}
-        for name, (check, default) in _SETTINGS.items():
+        for name, setting in _SETTINGS.items():
             what, value = name, given[name]
             if value is _UNSET:
                 variable = f"RESPOOL_{name.upper()}"
@@ -318,11 +164,11 @@ class Config:
                 # An empty variable is taken as not set, as by most programs; but an empty
                 # proxy says something.
                 if text is None or (not text and name != "proxy"):
-                    value = default
+                    value = setting.default
                 else:
-                    what, value = variable, text
+                    what, value = variable, text if setting.read is None else setting.read(variable, text)
             names[name] = what
-            object.__setattr__(self, name, check(what, value))
+            object.__setattr__(self, name, setting.check(what, value))
         self._remember(names)
         self._check_budget()
 

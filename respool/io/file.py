@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from respool.io._future import abandon, wait_all
 from respool.io._request import ReadRequest
-from respool.io.config import parse_seconds
+from respool.io._settings import parse_seconds
 from respool.io.destination import host_view, new_bytes, taken
 from respool.io.errors import ReadTimeoutError
 from respool.io.plan import checked_bytes, checked_ranges, clip

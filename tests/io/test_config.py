@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import pickle
 import re
 import sys
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.io import Config, Session
-from respool.io.config import parse_seconds, parse_size
+from respool.io._settings import parse_seconds, parse_size
 
 PAGE = mmap.PAGESIZE
 UNITS = {
@@ -80,8 +81,7 @@ def test_fractions_of_units() -> None:
         ("task_size", "-4MiB", ValueError),
         ("task_size", "1e3", ValueError),
         ("concurrency", 0, ValueError),
-        ("concurrency", "four", ValueError),
-        ("concurrency", "²", ValueError),
+        ("concurrency", "16", TypeError),
         ("concurrency", 2.0, TypeError),
         ("per_origin", -3, ValueError),
         ("buffer_size", "0", ValueError),
@@ -92,13 +92,18 @@ def test_fractions_of_units() -> None:
         ("timeout", -1, ValueError),
         ("timeout", math.nan, ValueError),
         ("timeout", True, TypeError),
-        ("timeout", "soon", ValueError),
+        ("timeout", 0, ValueError),
+        ("timeout", 0.0, ValueError),
+        ("timeout", "30", TypeError),
+        ("timeout", "none", TypeError),
+        ("connect_timeout", "10", TypeError),
         ("low_speed", -1, ValueError),
         ("allocator", "pinned", ValueError),
         ("allocator", None, ValueError),
-        ("allow_full_response", "maybe", ValueError),
+        ("allow_full_response", "yes", TypeError),
         ("allow_full_response", 1, TypeError),
         ("ca_bundle", "", ValueError),
+        ("ca_bundle", "a\0b", ValueError),
         ("ca_bundle", b"x", TypeError),
         ("proxy", 3128, TypeError),
         ("proxy", "ftp://proxy", ValueError),
@@ -107,7 +112,7 @@ def test_fractions_of_units() -> None:
         ("buffer_size", "9000000TiB", ValueError),
         ("low_speed", 1 << 63, ValueError),
         ("concurrency", 1 << 63, ValueError),
-        ("per_origin", "9" * 5000, ValueError),
+        ("per_origin", "8", TypeError),
         ("connect_timeout", 1e10, ValueError),
     ],
 )
@@ -135,7 +140,7 @@ def test_bad_values(name: str, value: object, error: type[Exception]) -> None:
         ("allocator", "host", "host"),
         ("allow_full_response", "Yes", True),
         ("allow_downgrade", "0", False),
-        ("ca_bundle", "/etc/ca.pem", "/etc/ca.pem"),
+        ("ca_bundle", __file__, __file__),
         ("proxy", "", ""),
         ("proxy", "http://p:1", "http://p:1"),
     ],
@@ -157,6 +162,56 @@ def test_bad_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     with pytest.raises(ValueError, match=f"RESPOOL_{name} must be .*'rubbish'"):
         Config()
     with pytest.raises(ValueError, match=f"RESPOOL_{name}"):
+        Session()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("concurrency", "four"),
+        ("concurrency", "²"),
+        ("concurrency", "0"),
+        ("per_origin", "9" * 5000),
+        ("timeout", "soon"),
+        ("timeout", "0"),
+        ("timeout", "-1"),
+        ("connect_timeout", "none"),
+        ("allow_full_response", "maybe"),
+    ],
+)
+def test_bad_texts(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """R47: what a variable says is held to the same as what is given by keyword."""
+    monkeypatch.setenv(f"RESPOOL_{name.upper()}", text)
+    with pytest.raises(ValueError, match=f"^RESPOOL_{name.upper()} must be "):
+        Config()
+
+
+def test_no_time_for_any_read() -> None:
+    """R47: a timeout of 0, with which every read would fail, is refused with what to give instead."""
+    with pytest.raises(
+        ValueError, match=r"^timeout must be more than 0 seconds, or None for no limit, not 0$"
+    ):
+        Config(timeout=0)
+
+
+def test_certificates_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """R47: a file of certificates that can't be had is told at once, by the name that it was given under."""
+    missing = tmp_path / "none.pem"
+    (tmp_path / "forbidden.pem").touch()
+    monkeypatch.setattr(
+        "os.access", lambda path, mode: (path, mode) != (f"{tmp_path}/forbidden.pem", os.R_OK)
+    )
+    for path, told in [
+        (missing, f"ca_bundle: No such file or directory: '{missing}'"),
+        (tmp_path, f"ca_bundle must be a file of certificates, not a folder: '{tmp_path}'"),
+        (tmp_path / "forbidden.pem", f"ca_bundle: Permission denied: '{tmp_path}/forbidden.pem'"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
+            Config(ca_bundle=path)
+        with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
+            Config(ca_bundle=str(path))
+    monkeypatch.setenv("RESPOOL_CA_BUNDLE", str(missing))
+    with pytest.raises(ValueError, match=r"^RESPOOL_CA_BUNDLE: No such file or directory: "):
         Session()
 
 
@@ -257,7 +312,7 @@ def test_unknown_settings() -> None:
 
 def test_a_config_is_a_value() -> None:
     """R48: configs are frozen, comparable, hashable and can be pickled; a proxy's password isn't shown."""
-    config = Config(proxy="http://user:secret@proxy:3128", ca_bundle=Path("/x"))
+    config = Config(proxy="http://user:secret@proxy:3128", ca_bundle=Path(__file__))
     assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301 - our own
     assert len({config, config.replace()}) == 1
     assert "secret" not in repr(config)
