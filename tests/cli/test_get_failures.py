@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from respool.cli.__main__ import _parser, main
+from respool.cli.__main__ import main
+from respool.cli._main import _parser
 from respool.cli.get import parse_range
 
 from .commands import command, ended, environment, names, one_line, respool, running, serving
