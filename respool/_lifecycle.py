@@ -92,9 +92,16 @@ class Core(Upkeep):
         busy = accounts.pending + accounts.creating + accounts.destroying + accounts.quarantined
         leased = max(0, accounts.size - idle - busy)
         state = " closed" if self.closed else ""
-        return (
-            f"{self.name}{state} idle={idle} leased={leased} waiters={len(accounts.sleeping)} {self.limits}"
+        rare = "".join(
+            f" {name}={count}"
+            for name, count in (
+                ("pending", accounts.pending),
+                ("destroying", accounts.destroying),
+                ("quarantined", accounts.quarantined),
+            )
+            if count
         )
+        return f"{self.name}{state} idle={idle} leased={leased} waiters={len(accounts.sleeping)}{rare} {self.limits}"
 
     # -- clear and close -------------------------------------------------------------------------------
 

@@ -336,5 +336,7 @@ class Queueing(Deferring):
             pending=accounts.pending,
             creating=accounts.creating,
             waiters=len(accounts.sleeping),
+            destroying=accounts.destroying,
+            quarantined=accounts.quarantined,
             holders=holders,
         )

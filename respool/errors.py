@@ -97,7 +97,7 @@ class PoolTimeoutError(PoolError, TimeoutError):
         The key that was asked for.
     limits
         The limits of the pool.
-    idle, leased, pending, creating, waiters
+    idle, leased, pending, creating, waiters, destroying, quarantined
         The state of the pool when the wait ended: numbers over all keys.
     holders
         Where the resource that is out for the longest was acquired, or None where that isn't tracked.
@@ -108,7 +108,7 @@ class PoolTimeoutError(PoolError, TimeoutError):
         The key that was asked for.  A key that can't be pickled becomes its ``repr`` in a pickled error.
     limits : PoolLimits | None
         The limits of the pool.
-    idle, leased, pending, creating, waiters : int
+    idle, leased, pending, creating, waiters, destroying, quarantined : int
         The state of the pool when the wait ended: numbers over all keys.
     holders : str | None
         Where the resource that is out for the longest was acquired.
@@ -127,6 +127,8 @@ class PoolTimeoutError(PoolError, TimeoutError):
         pending: int = 0,
         creating: int = 0,
         waiters: int = 0,
+        destroying: int = 0,
+        quarantined: int = 0,
         holders: str | None = None,
     ) -> None:
         super().__init__(message)
@@ -137,16 +139,23 @@ class PoolTimeoutError(PoolError, TimeoutError):
         self.pending = pending
         self.creating = creating
         self.waiters = waiters
+        self.destroying = destroying
+        self.quarantined = quarantined
         self.holders = holders
 
     def __str__(self) -> str:
         text = (
             f"{self.args[0]} (key={safe_repr(self.key)}, {self.limits}, idle={self.idle}, leased={self.leased}, "
-            f"pending={self.pending}, creating={self.creating}, waiters={self.waiters})"
+            f"pending={self.pending}, creating={self.creating}, waiters={self.waiters}{self._rare()})"
         )
         if self.holders:
             text = f"{text}; out for the longest, acquired at:\n{self.holders}"
         return text
+
+    def _rare(self) -> str:
+        """Name what takes rooms in rare states only."""
+        states = (("destroying", self.destroying), ("quarantined", self.quarantined))
+        return "".join(f", {name}={count}" for name, count in states if count)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = dict(self.__dict__)

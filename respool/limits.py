@@ -119,6 +119,8 @@ def check_number(name: str, value: object, least: int) -> int:
     """Check how many of something a caller asks for."""
     if value is None:
         raise TypeError(f"{name} must be an int, got None")
+    if isinstance(value, int) and value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
     _check_count(name, value, least)
     return value  # type: ignore[return-value]  # _check_count lets nothing but int pass here
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.helpers.recorder import Recorder
-    from tests.helpers.resources import MakePool
+    from tests.helpers.resources import Factory, MakePool
 
 POOL_ERRORS = [
     PoolClosedError,
@@ -195,3 +195,16 @@ def test_a_pickled_timeout_keeps_what_it_can(make_pool: MakePool) -> None:
     assert (copy.leased, copy.limits.max_size) == (1, 7)
     assert isinstance(copy.key, str)
     assert "Nasty" in copy.key
+
+
+def test_what_takes_the_room_is_said(make_pool: MakePool, factory: Factory) -> None:
+    """P10: a room that is taken by what is being destroyed, or can't be freed, is named, too."""
+    pool = make_pool(max_size=1)
+    factory.errors["destroy"] = [Quarantine("stays")]
+    pool.lease("A").discard()
+    with pytest.raises(PoolTimeoutError, match=r"waiters=0, quarantined=1\)") as caught:
+        pool.lease("A", timeout=0)
+    assert (caught.value.quarantined, caught.value.destroying) == (1, 0)
+    assert "quarantined=1" in repr(pool)
+    with pytest.raises(ValueError, match=r"n must be at least 1, got 0"):
+        pool.lease_many(0, "A")
