@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from respool._version import __version__
+from respool.cli._errors import CommandError
 from respool.cli._standard import check_stdout, standard_streams
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _one_line(error: Exception) -> str:
         where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
         return f"{where}{error.strerror}"
     text = " ".join(str(error).split())
-    known = isinstance(error, OSError | ValueError | ImportError | _pool_error())
+    known = isinstance(error, CommandError | OSError | ValueError | ImportError | _pool_error())
     return text if known and text else f"{type(error).__name__}: {text}"
 
 

@@ -12,9 +12,11 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from respool.cli._errors import CommandError
 from respool.cli._report import Report
 from respool.cli.progress import byte_progress
 from respool.io._stream import blocks
+from respool.io.plan import counted
 
 if TYPE_CHECKING:
     from respool.cli._output import Sink
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _END_UNKNOWN = "the server doesn't tell the object's size, so its last bytes can't be asked for"
 
 
-class ReadError(Exception):
+class ReadError(CommandError):
     """What was read, or could be, isn't what was asked for."""
 
 
@@ -48,7 +50,7 @@ class Range:
             count = min(self.last or 0, size)
             return size - count, count
         if size is not None and self.first >= size:
-            raise ReadError(f"the object has {size} bytes, so none at {self.first}")
+            raise ReadError(f"the object has {counted(size)}, so none at {self.first}")
         stop = size
         if self.last is not None:
             stop = self.last + 1 if size is None else min(self.last + 1, size)
@@ -104,7 +106,7 @@ def read(
                 advance(len(block))
         name = file.name
     if count is not None and nbytes < count:
-        raise ReadError(f"{name} ended {count - nbytes} bytes early")
+        raise ReadError(f"{name} ended {counted(count - nbytes)} early")
     seconds = time.perf_counter() - begin
     digest = None if hasher is None else hasher.hexdigest()
     if digest != expected:

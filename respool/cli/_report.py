@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from respool.stats import PoolStats
 
+_KIB = 1 << 10
 _MIB = 1 << 20
 #: What the table shows of `PoolStats`; JSON has all of it.
 _SHOWN = ("size", "idle", "leased", "acquired", "created", "reused", "destroyed", "waits", "timeouts")
@@ -44,7 +45,9 @@ class Report:
         if as_json:
             print(json.dumps(self.as_dict(), indent=2), file=out)
             return
-        lines = [f"{_bytes(self.nbytes)} in {self.seconds:.3f} s: {self.rate / _MIB:,.1f} MiB/s"]
+        lines = [
+            f"{_bytes(self.nbytes)} in {self.seconds:.3f} s{_rate(self.rate) if self.seconds > 0 else ''}"
+        ]
         if self.digest is not None:
             verdict = {None: "", True: "  (as it should be)", False: "  (NOT as it should be)"}[self.verified]
             lines.append(f"{self.digest}{verdict}")
@@ -82,7 +85,16 @@ def _plain(stats: PoolStats) -> dict[str, Any]:
 
 
 def _bytes(count: int) -> str:
+    if count == 1:
+        return "1 byte"
     return f"{count:,} bytes ({count / _MIB:,.1f} MiB)" if count >= _MIB else f"{count:,} bytes"
+
+
+def _rate(rate: float) -> str:
+    """Tell bytes per second in the unit in which the number isn't next to nothing."""
+    if rate >= _MIB:
+        return f": {rate / _MIB:,.1f} MiB/s"
+    return f": {rate / _KIB:,.1f} KiB/s" if rate >= _KIB else f": {rate:,.0f} bytes/s"
 
 
 def _cost(name: str, stats: PoolStats) -> str:

@@ -6,15 +6,25 @@ This module owns the command's arguments and what goes where.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from typing import TYPE_CHECKING
 
 from respool.cli._arguments import some
+from respool.cli._errors import CommandError
 
 if TYPE_CHECKING:
     from respool.cli._read import Range
 
 _RANGE = re.compile(r"(?=[0-9]|-[0-9])([0-9]{0,18})-([0-9]{0,18})")
+#: What begins like a URL without its scheme: a host and a port, or a host that can hardly be a folder's name.
+_ADDRESS = re.compile(
+    r"""(?P<host> (?P<near> localhost | \[[0-9A-Fa-f:.]+\] | [0-9]{1,3}(?:\.[0-9]{1,3}){3})
+                | [A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z][A-Za-z0-9-]*
+                | [A-Za-z][A-Za-z0-9-]*(?=:) )
+        (?: :(?P<port>[0-9]{1,5}) (?=[/?]|\Z) | (?=/) )""",
+    re.VERBOSE,
+)
 _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
 
@@ -54,9 +64,32 @@ def run(arguments: argparse.Namespace) -> int:
 
     to_stdout = arguments.output == "-"
     with Session() as session, output(arguments.output) as sink:
-        report = read(session, arguments.source, sink, asked=arguments.asked, expected=arguments.verify)
+        try:
+            report = read(session, arguments.source, sink, asked=arguments.asked, expected=arguments.verify)
+        except FileNotFoundError as error:
+            _ask_for_scheme(arguments.source, error)
+            raise
     report.show(as_json=arguments.json, to_stderr=to_stdout)
     return 0
+
+
+def meant(source: str) -> str | None:
+    """Return the URL that was probably meant by one without its scheme, or None where a path was."""
+    match = _ADDRESS.match(source)
+    if match is None:
+        return None
+    # Servers without TLS are mostly near by, or at a port of their own.
+    plain = match["near"] or match["port"] not in (None, "443")
+    return f"{'http' if plain else 'https'}://{source}"
+
+
+def _ask_for_scheme(source: str, error: OSError) -> None:
+    """Raise CommandError instead, where it was an address that was looked for among the files."""
+    from respool.curl.origin import redact
+
+    url = meant(source)
+    if url is not None and not os.path.lexists(source.partition("/")[0]):
+        raise CommandError(f"no such file here; did you mean {redact(url)}?") from error
 
 
 def parse_range(text: str) -> Range:
