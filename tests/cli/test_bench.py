@@ -241,7 +241,8 @@ class TestShow:
         assert re.search(r"hit +1,000 +2\.50 µs +2\.00 +2\.50 +3\.00", out)
         assert re.search(r"each +300 +300 +300", out)
         assert re.search(r"all +1,000,000 +1,500,000 +2,000,000", out)
-        assert "absent" not in out
+        assert re.search(r"absent +No module named 'absent'", out)
+        assert "n.a." not in out
 
     def test_speed(self, capsys: pytest.CaptureFixture[str]) -> None:
         """A table of speeds says so, lest a large figure be taken for a large cost."""

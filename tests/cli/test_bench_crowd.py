@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from respool.cli.bench import _crowd, fairness
+from respool.cli.bench import _crowd, _handover, fairness
 from respool.cli.bench._crowd import (
     NOTHING,
     Work,
@@ -264,4 +264,13 @@ class TestHandover:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"), Crowd(9, *queue_for_locks()):
             pytest.fail("there are not so many")
+        assert threading.active_count() == before
+
+    def test_too_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where they never are all in line, it's given up, and all threads end."""
+        monkeypatch.setattr(_handover, "_PATIENCE", 0.01)
+        before = threading.active_count()
+        take, give, _ = queue_for_locks()
+        with pytest.raises(RuntimeError, match="not all in line"), Crowd(2, take, give, lambda: 1):
+            pytest.fail("only one is in line")
         assert threading.active_count() == before

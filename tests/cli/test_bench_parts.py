@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from respool import ResourcePool
 from respool.cli.__main__ import main
@@ -20,13 +21,14 @@ from respool.cli.bench import (
     uncontended,
 )
 from respool.cli.bench._measure import FULL, QUICK
+from respool.cli.bench._operations import HIT
 from respool.cli.bench._peers import Pair
+from respool.cli.bench._probes import ProbeError, ask
 from respool.cli.bench._results import Missing, Result
+from respool.cli.bench._waiters_probe import HANDOVER
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 class Ticks:
@@ -162,9 +164,9 @@ class TestGrowth:
         assert all(seconds.low > 0 for line in lines.values() for seconds in line.seconds.values())
         assert len(found.claims) == sum(line.role == "respool" for line in lines.values())
         targets = targets_of(found)
-        assert targets[f"keys with an idle resource each: {growth._HIT}, 500 against 1"] == 1.5
+        assert targets[f"keys with an idle resource each: {HIT}, 500 against 1"] == 1.5
         waiting = "threads asleep in the queue for another key"
-        assert targets[f"{waiting}: {growth._HANDOVER}, 5 against 1"] == 2.32
+        assert targets[f"{waiting}: {HANDOVER}, 5 against 1"] == 2.32
 
     def test_full_sizes(self) -> None:
         """In earnest, the sizes are those that are promised."""
@@ -173,20 +175,34 @@ class TestGrowth:
         assert growth._sizes(FULL, growth._WAITERS)[-1] == 10_000
         assert growth._sizes(FULL, growth._EVICTING)[-1] == 100_000
 
-    def test_no_more_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A number of waiters that the system can't have is a gap, and the rest is measured."""
-        start, before = threading.Thread.start, threading.active_count()
 
-        def refuse(thread: threading.Thread) -> None:
-            if threading.active_count() >= before + 5:
-                raise RuntimeError("can't start new thread")
-            start(thread)
+        def refuse(module: str, size: int, *rest: object, patience: float) -> dict[str, float]:
+            if size == 5:
+                raise ProbeError("RuntimeError: can't start new thread")
+            return ask(module, size, *rest, patience=patience)
 
-        monkeypatch.setattr(threading.Thread, "start", refuse)
+        monkeypatch.setattr(growth, "ask", refuse)
         missing: list[Missing] = []
         curves = growth._with_waiters(QUICK, Ticks(), missing)
-        assert missing == [Missing(name="5 waiters", why="can't start new thread")]
-        assert [set(line.seconds) for line in curves.lines if line.role == "respool"] == [{1}] * 3
+        assert missing == [Missing(name="5 waiters", why="RuntimeError: can't start new thread")]
+        assert [set(line.seconds) for line in curves.lines] == [{1}] * 4
+        assert growth._claims(curves) == []
+
+
+class TestProbes:
+    """What is measured in a process of its own."""
+
+    def test_failure(self) -> None:
+        """A probe that fails says why in a line."""
+        with pytest.raises(ProbeError, match=r"^KeyError: 'nonsense'$"):
+            ask(memory._memory_probe.__name__, "nonsense", 1)
+
+    def test_patience(self) -> None:
+        """One that doesn't end is killed."""
+        with pytest.raises(ProbeError, match=r"^not done after 0.01 s$"):
+            ask(memory._memory_probe.__name__, "one_use", 10**9, patience=0.01)
 
 
 class TestMemory:

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     from respool import ResourcePool
 
-#: Bytes of stack for a thread that only waits: the usual size, for ten thousand, is more than some systems give.
+#: Bytes of stack for a thread that only waits: the usual size, ten thousand times, is more than some systems give.
 _STACK = 256 * 1024
 _PAUSE = 0.005
+#: Seconds after which a crowd that isn't in line yet is too much for the machine.
+_PATIENCE = 60.0
 
 
 #: How to take, how to give back what was taken, and how many wait.
@@ -101,8 +103,11 @@ class Crowd:
             raise
         finally:
             threading.stack_size(before)
-        self._held.acquire()
-        self._rest()
+        try:
+            self._line_up()
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -110,19 +115,22 @@ class Crowd:
     ) -> None:
         self._end()
 
-    def _end(self) -> None:
-        if self._threads:
-            self._rest()  # so that nobody is yet to come, and be left waiting for one who has gone
-            self._over = True
-            self._go.release()
-            for thread in self._threads:
-                thread.join()
-            self._threads = []
-
-    def _rest(self) -> None:
-        """Wait until all but the one who holds it are in line."""
-        while self._waiting() < len(self._threads) - 1:
+    def _line_up(self) -> None:
+        """Wait until one holds it, and all others are in line."""
+        give_up = time.monotonic() + _PATIENCE
+        held = self._held.acquire(timeout=_PATIENCE)
+        while not held or self._waiting() < self._size:
+            if time.monotonic() > give_up:
+                raise RuntimeError(f"they were not all in line after {_PATIENCE:g} s")
             time.sleep(_PAUSE)
+
+    def _end(self) -> None:
+        """Let everybody go: whoever has it gives it to the next, and whoever hasn't asked yet doesn't."""
+        self._over = True
+        self._go.release()
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
 
     def _live(self) -> None:
         while not self._over:

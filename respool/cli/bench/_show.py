@@ -25,6 +25,8 @@ def show(result: Result) -> None:
         print_table(section.heading, section.columns, _cells(section, result))
     if result.claims:
         print_table("Held to its targets", _CLAIM_COLUMNS, [claim.cells() for claim in result.claims])
+    if result.missing:
+        print_table("Not measured", ("what", "why"), [(gap.name, gap.why) for gap in result.missing])
 
 
 def write(results: Sequence[Result], path: Path, drawings: Mapping[str, Path] | None = None) -> None:

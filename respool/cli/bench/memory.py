@@ -6,12 +6,10 @@ whose memory nothing else has been through.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from respool.cli.bench import _memory_probe
+from respool.cli.bench._probes import ask
 from respool.cli.bench._results import Amounts, Claim, Result, Spread
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
     found: dict[str, list[float]] = {}
     for _ in range(_REPEATS):
         for probe, size in sizes.items():
-            for name, value in _probe(probe, size).items():
+            for name, value in ask(_memory_probe.__name__, probe, size).items():
                 found.setdefault(name, []).append(value)
             tick()
     spreads = {name: Spread(tuple(values)) for name, values in found.items()}
@@ -102,10 +100,3 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
         packages=(),
         quick=effort.quick,
     )
-
-
-def _probe(name: str, size: int) -> dict[str, float]:
-    command = [sys.executable, "-m", _memory_probe.__name__, name, str(size)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)  # noqa: S603 - this very interpreter
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
