@@ -116,7 +116,7 @@ class Acquiring(Queueing):
             # What `Hooks.leave` does, written out: this is the way of each acquire of a validating pool.
             marks[me] = outer
             record.outer = None
-            if record.phase is not CHECKING:
+            if record.phase is not CHECKING:  # pragma: no cover - in a child that ends by os._exit
                 hand.guard = None
                 raise LeaseLostError(f"pool {self.name}: the process has forked inside the validate hook")
             if valid:
@@ -209,7 +209,7 @@ class Acquiring(Queueing):
                 record.resource = resource = hooks.create(lane.key)
             finally:
                 hooks.leave(record)
-            if record.phase is not CREATING:
+            if record.phase is not CREATING:  # pragma: no cover - in a child that ends by os._exit
                 raise LeaseLostError(f"pool {self.name}: the process has forked inside the create hook")
             if resource is None:
                 raise PoolError(f"pool {self.name}: create returned None for key {safe_repr(lane.key)}")

@@ -126,7 +126,7 @@ class Deferring(Releasing):
             except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
                 failure = error
             hooks.leave(record)
-            if record.phase is not ASKING:  # it has forked, and this is the child
+            if record.phase is not ASKING:  # pragma: no cover - it has forked, and this is the child
                 asking.guards.popleft()
                 return False
             if free:

@@ -67,7 +67,7 @@ class Destroyer:
         if not taken:
             return
         try:
-            if self._thread is not thread:  # somebody else was here in between
+            if self._thread is not thread:  # pragma: no cover - a race: somebody else was here in between
                 return
             # Known before it's started: an interrupt of the wait for its beginning doesn't make it a stranger.
             self._thread = threading.Thread(
@@ -91,7 +91,7 @@ class Destroyer:
         thread = self._thread
         if thread is None or not thread.is_alive():
             return False
-        if not self._open:
+        if not self._open:  # pragma: no cover - a race: the thread is about to end
             return False
         self._inbox.put(guard)
         return True

@@ -110,9 +110,8 @@ class Losses(Booking):
             else:  # pragma: no cover - made, but an interrupt came before anybody was told
                 accounts.made(record)
                 self._condemn_lost_locked(lost, "discarded", work)
-        elif (
-            phase is READY and record.deferred
-        ):  # an ask that was cut short after the yes: nobody has leaked it
+        elif phase is READY and record.deferred:  # pragma: no cover - by interrupts only
+            # An ask that was cut short after the yes: nobody has leaked it.
             accounts.undefer(record)
             self._condemn_lost_locked(lost, "discarded", work)
         elif phase is READY:
@@ -120,13 +119,12 @@ class Losses(Booking):
             frames = record.holder if self.track else None
             accounts.leak(record)
             work.leaks.append((lane.key, frames))
-            self._condemn_lost_locked(
-                lost, "leaked", work
-            )  # also where its world is gone: `_destroy` sees to that
+            # Also where its world is gone: `_destroy` sees to that.
+            self._condemn_lost_locked(lost, "leaked", work)
         elif phase in {CHECKING, RESETTING, CONDEMNED}:  # pragma: no cover - by interrupts only
             accounts.undefer(record)
             self._condemn_lost_locked(lost, "discarded" if phase is not CONDEMNED else record.reason, work)
-        elif phase in {PENDING, ASKING}:
+        elif phase in {PENDING, ASKING}:  # pragma: no cover - by interrupts only
             record.phase = PENDING
             self.defer_locked(self._rebody(lost), work, [None, None])
         elif phase is QUARANTINED:  # pragma: no cover - by interrupts only
@@ -135,7 +133,7 @@ class Losses(Booking):
             (accounts.abandoned if record.reason is ABANDONED else accounts.taken_out)(record)
             self.drop_resource_locked(record, work)
             self.tidy_locked(record.row, work)
-        elif phase is DESTROYING:  # the hook was begun, and cut short
+        elif phase is DESTROYING:  # pragma: no cover - by interrupts only: the hook was begun
             accounts.going(record)
             accounts.gone(record)
             self.drop_resource_locked(record, work)

@@ -73,7 +73,7 @@ class _Reaper:
                 # as no other thread has begun.
                 if self.thread is None and self.inbox.empty():
                     return
-                with self.lock:
+                with self.lock:  # pragma: no cover - a race: tests/core/test_reaper.py stops the thread here
                     if self.thread is None:
                         self.thread = threading.current_thread()
                     elif self.thread is not threading.current_thread():

@@ -82,7 +82,7 @@ class Releasing(Losses):
                 raise
             return False
         hooks.leave(record)
-        if record.phase is not RESETTING:  # the hook has forked, and this is the child
+        if record.phase is not RESETTING:  # pragma: no cover - the hook has forked, and this is the child
             silence(guard)
             return False
         record.phase = READY

@@ -44,8 +44,10 @@ class Upkeep(Batching):
             if resource is None:
                 raise PoolError(f"pool {self.name}: None can't be adopted")
             record.cost = self._cost_of(lane)
-            while not self.work_under_lock(self._adopt_locked, record, resource):
+            adopted = self.work_under_lock(self._adopt_locked, record, resource)
+            while not adopted:  # pragma: no cover - a race: the row was dropped in between
                 record.row = record.lane = self.lane_of(record.row.key)
+                adopted = self.work_under_lock(self._adopt_locked, record, resource)
             self.get_help()
             hand.keep_own()
             if hand.guard is not None:
@@ -59,7 +61,7 @@ class Upkeep(Batching):
         row = record.row
         if self.closed:
             self.refuse_closed()
-        if row.dead:
+        if row.dead:  # pragma: no cover - a race, as above
             return False
         if id(resource) in self.by_id:
             raise PoolError(f"pool {self.name}: {safe_repr(resource)} is in the pool already")
@@ -107,8 +109,10 @@ class Upkeep(Batching):
         hand.open(self.guards(), record)
         try:
             record.cost = self._cost_of(lane)
-            while (may := self.work_under_lock(self._reserve_locked, record)) is None:
+            may = self.work_under_lock(self._reserve_locked, record)
+            while may is None:  # pragma: no cover - a race: the row was dropped in between
                 record.row = record.lane = self.lane_of(record.row.key)
+                may = self.work_under_lock(self._reserve_locked, record)
             if may:
                 self._create(hand, record, None, None)
                 if hand.guard is not None:
@@ -125,7 +129,7 @@ class Upkeep(Batching):
         self.settle_locked(work)
         if self.closed:
             self.refuse_closed()
-        if record.row.dead:
+        if record.row.dead:  # pragma: no cover - a race, as above
             return None
         if not self._may_grow_locked(record.row, record.cost):
             return False

@@ -11,6 +11,7 @@ import pytest
 from respool import PoolLimits, ResourcePool
 from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory, Thing
+from tests.helpers.threads import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,8 @@ def make_pool(factory: Factory) -> Iterator[MakePool]:
     for pool in pools:
         with pool:
             pass  # leaving the block closes the pool without waiting
+        if pool._core.destroyer is not None:
+            wait_until(lambda pool=pool: not pool.stats().destroying, "the end of the background's work")
         stats = pool.stats()
         assert stats.idle == 0, f"idle after close: {stats}"
         alive += stats.size - stats.quarantined + stats.detached + stats.abandoned
