@@ -19,9 +19,10 @@ import sys
 import threading
 from email.utils import formatdate, parsedate_to_datetime
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from respool._version import __version__
 from respool.cli._arguments import port, some
@@ -35,6 +36,12 @@ _IDLE_SECONDS = 75
 
 #: ``bytes=A-B``, ``bytes=A-`` or ``bytes=-N``, and nothing else.
 _RANGE = re.compile(r"\s*bytes\s*=\s*(?=\d|-\d)(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
+
+
+#: For browsers, too, which ask for the folder itself.
+_NO_SUCH_FILE = "no such file (folders aren't listed, links that lead out aren't followed)"
+#: Names looked at for an example: a folder may hold millions.
+_LOOKED_AT = 1000
 
 
 class Span(NamedTuple):
@@ -129,7 +136,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         path = resolve(self.server.root, self.path)
         if path is None:
-            self._refuse(HTTPStatus.NOT_FOUND, "no such file", body=body)
+            self._refuse(HTTPStatus.NOT_FOUND, _NO_SUCH_FILE, body=body)
             return
         try:
             # O_NONBLOCK, as opening a named pipe would wait for its writer.
@@ -138,12 +145,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN, "no permission to read it", body=body)
             return
         except (OSError, ValueError):
-            self._refuse(HTTPStatus.NOT_FOUND, "no such file", body=body)
+            self._refuse(HTTPStatus.NOT_FOUND, _NO_SUCH_FILE, body=body)
             return
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                self._refuse(HTTPStatus.NOT_FOUND, "no such file", body=body)
+                self._refuse(HTTPStatus.NOT_FOUND, _NO_SUCH_FILE, body=body)
                 return
             span = self._head(path, status, body=body)
             if body and span is not None and span.stop > span.start:
@@ -305,6 +312,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     import argparse
 
+    parser.description = (
+        "Serve a directory's files over HTTP, with ranges.  The first line on stdout is the URL of the directory, "
+        "behind which comes the path of a file; directories aren't listed.  Ctrl-C ends it, with exit code 130."
+    )
     parser.add_argument(
         "directory", metavar="DIR", type=some("a folder"), help="the directory whose files are served"
     )
@@ -320,13 +331,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until interrupted."""
+    """Serve until interrupted: Ctrl-C is the usual end."""
     with FileServer(Path(arguments.directory), arguments.host, arguments.port) as server:
         print(server.url, flush=True)
+        _hint(server.url, arguments.directory)
         if arguments.until_stdin_closes:
             threading.Thread(target=_stop_at_end_of_input, args=(server,), daemon=True).start()
         server.serve_forever()
     return 0
+
+
+def _hint(url: str, directory: str) -> None:
+    """Tell whoever sits at a terminal how to go on; who reads stdout only needs the URL."""
+    if not sys.stderr.isatty():
+        return
+    try:
+        with os.scandir(directory) as entries:
+            names = [
+                entry.name
+                for entry in islice(entries, _LOOKED_AT)
+                if entry.name[0] != "." and entry.is_file(follow_symlinks=False)
+            ]
+    except OSError:
+        names = []
+    example = quote(os.fsencode(min(names))) if names else "NAME"
+    try:
+        print(
+            f"respool: serving {directory} until Ctrl-C; each file is found by its path: {url}{example}",
+            file=sys.stderr,
+            flush=True,
+        )
+    except OSError:
+        pass  # the terminal is gone; whoever has the URL is served
 
 
 def _stop_at_end_of_input(server: FileServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -28,6 +29,45 @@ class TestCommand:
             client.connection.close()
             process.send_signal(signal.SIGINT)
             assert ended(process) == (130, "", "respool: interrupted\n")
+
+    @pytest.mark.parametrize(
+        ("name", "shown"), [("file.bin", "file.bin"), ("a b?.bin", "a%20b%3F.bin"), (None, "NAME")]
+    )
+    def test_hint_on_a_terminal(self, tmp_path: Path, name: str | None, shown: str) -> None:
+        """On a terminal stderr tells how to go on, with a URL that works, if there's a file; stdout has its one line."""
+        root = tmp_path / "root"
+        (root / "folder").mkdir(parents=True)
+        (root / "0 link").symlink_to("../secret")
+        (root / ".hidden").touch()
+        if name is not None:
+            (root / name).write_bytes(CONTENT)
+        leader, follower = os.openpty()
+        with os.fdopen(leader) as terminal, running("serve", root, stderr=follower) as process:
+            os.close(follower)
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            assert terminal.readline().rstrip() == (
+                f"respool: serving {root} until Ctrl-C; each file is found by its path: {url}{shown}"
+            )
+            if name is not None:
+                client = Client(url)
+                assert client(f"/{shown}").body == CONTENT
+                client.connection.close()
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.read() == ""
+            assert terminal.readline().rstrip() == "respool: interrupted"
+            assert process.wait(20) == 130
+
+    def test_a_terminal_that_goes_away(self, directory: Path) -> None:
+        """A terminal that can't be told anything is no reason not to serve."""
+        leader, follower = os.openpty()
+        os.close(leader)
+        with running("serve", directory, stderr=follower) as process:
+            os.close(follower)
+            assert process.stdout is not None
+            client = Client(process.stdout.readline().strip())
+            assert client("/file.bin").body == CONTENT
+            client.connection.close()
 
     def test_terminated(self, directory: Path) -> None:
         """SIGTERM ends it with 143."""
