@@ -1,8 +1,9 @@
-"""The Python code in README and in the tutorial runs as it stands there."""
+"""The Python code in README and on some pages of the manual runs as it stands there."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import stat
@@ -57,6 +58,28 @@ def test_readme_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_tutorial_runs(url: str) -> None:
     """The code of the tutorial runs; its assertions hold."""
     run_page("docs/tutorial.md", url)
+
+
+def test_reading_runs(url: str) -> None:
+    """The code of the page about reading runs; its assertions hold."""
+    run_page("docs/reading.md", url)
+
+
+def test_errors_runs(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page about errors does to the logger of the package can be done as it stands there."""
+    monkeypatch.chdir(tmp_path)
+    logger = logging.getLogger("respool")
+    before = logger.handlers[:], logger.propagate, logger.level
+    try:
+        run_page("docs/errors.md", url)
+        assert not logger.isEnabledFor(logging.WARNING)
+        assert (tmp_path / "pools.log").exists()
+    finally:
+        for handler in set(logger.handlers) - set(before[0]):
+            logger.removeHandler(handler)
+            handler.close()
+        logger.propagate = before[1]
+        logger.setLevel(before[2])
 
 
 def test_readme_example_is_short() -> None:
