@@ -63,10 +63,11 @@ def changes(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the manual with warnings as errors."""
-    session.install(*group("docs"), "--editable", ".[all]")
+    session.install(*group("docs", "test"), "--editable", ".[all]")
     out = ROOT / "docs" / "_build"
     shutil.rmtree(out, ignore_errors=True)
     session.run("sphinx-build", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(out / "html"))
+    session.run("python", "-m", "pytest", "tests/test_manual_api.py")
 
 
 @nox.session(python=PYTHONS[0])

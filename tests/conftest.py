@@ -15,6 +15,7 @@ from respool._version import __version__
 #: Reasons for which a test may be skipped in CI, each with why it cannot run there.
 ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
     (r"needs (C?Python|Python) 3\.1[23]", "the same tests run on that version in another step of CI"),
+    (r"needs the packages of the group docs", "the session `docs` of noxfile.py runs it"),
 )
 
 _skips: dict[str, str] = {}
