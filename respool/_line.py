@@ -47,8 +47,7 @@ class Queueing(Deferring):
 
     def lane_of(self, key: object) -> Lane:
         """Find or make the row of `key`."""
-        if key is ALL:
-            raise TypeError("respool.ALL stands for all keys: it can't be a key itself")
+        self.refuse_all(key)
         try:
             lane = self.keys.rows.get(key)
         except TypeError:
@@ -70,8 +69,15 @@ class Queueing(Deferring):
 
     def known_lane(self, key: object) -> Lane | None:
         """Find the row of `key` if there is one."""
+        self.refuse_all(key)
         digest = self.keys.hash_of(key)
         return KeyTable.pick(self.under_lock(self.keys.chain_locked, digest), key)
+
+    @staticmethod
+    def refuse_all(key: object) -> None:
+        """See that a key isn't what stands for all keys."""
+        if key is ALL:
+            raise TypeError("respool.ALL stands for all keys: it can't be a key itself")
 
     def cap_of(self, key: object, limits: PoolLimits) -> int | None:
         """Ask what may exist of a key.  Runs the user's code: never under the lock."""

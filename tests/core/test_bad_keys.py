@@ -57,7 +57,8 @@ def test_keys_must_be_hashable(make_pool: MakePool, key: Any) -> None:
 def test_all_is_no_key(make_pool: MakePool) -> None:
     """ALL stands for all keys in clear and stats, so it can't be a key: nobody could ask for that key alone."""
     pool = make_pool()
-    for call in (pool.lease, pool.try_lease, pool.acquire, pool.try_acquire, pool.bind):
+    calls = (pool.lease, pool.try_lease, pool.acquire, pool.try_acquire, pool.bind, pool.forget)
+    for call in calls:
         with pytest.raises(TypeError, match="ALL stands for all keys"):
             call(ALL)
     still_works(pool, idle=0)
