@@ -192,6 +192,42 @@ class TestReuse:
             assert "1000 bytes" in repr(bound)
 
 
+class TestAskedAgain:
+    """What was found for a size before holds only as long as it's true."""
+
+    def test_after_another_budget(self) -> None:
+        """P92: a size whose class fitted the old budget is had within a smaller one that it fits itself."""
+        with BufferPool(Books(), buffer_size=16) as pool:
+            pool.lease(1000).release()
+            pool.resize(PoolLimits(), max_bytes=1010)
+            with pool.lease(1000) as buffer:
+                assert buffer.capacity == 1000
+
+    def test_after_another_usual_size(self) -> None:
+        """P65: a size that was served by usual buffers isn't served by those of the old usual size."""
+        with BufferPool(Books(), buffer_size=1001) as pool:
+            with pool.lease(999) as buffer:
+                assert buffer.capacity == 1001
+            pool.set_buffer_size(16)
+            with pool.lease(999) as buffer:
+                assert buffer.capacity == 1024
+
+    def test_true_is_no_size(self) -> None:
+        """P11: True is refused also where 1 was asked for."""
+        with BufferPool(Books(), buffer_size=16) as pool:
+            pool.lease(1).release()
+            with pytest.raises(TypeError):
+                pool.lease(nbytes=True)
+
+    def test_many_sizes(self) -> None:
+        """P61: whatever number of sizes is asked for, each gets what it asked for, and little is remembered."""
+        with BufferPool(Books(), buffer_size=16, max_bytes=20_000) as pool:
+            for nbytes in [*range(1, 1000, 7)] * 2:
+                with pool.lease(nbytes) as buffer:
+                    assert buffer.nbytes == nbytes
+            assert len(pool._recent) <= 64
+
+
 class TestOneBudget:
     """P91 to P97: one budget over all sizes."""
 

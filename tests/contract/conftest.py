@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["keyed", "no_backstop", "subject"]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(params=CASES, ids=str)
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     """Give each class of pools."""
     subject = Subject(request.param)
@@ -24,7 +24,7 @@ def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     subject.close()
 
 
-@pytest.fixture(params=KEYED, ids=lambda case: case.name)
+@pytest.fixture(params=KEYED, ids=str)
 def keyed(request: pytest.FixtureRequest) -> Iterator[Subject]:
     """Give each class of pools that keeps several kinds of resources."""
     subject = Subject(request.param)

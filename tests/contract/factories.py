@@ -30,10 +30,38 @@ class Case:
     keys: tuple[Key, ...]
     """Kinds to ask for: one, or at least three."""
 
+    what: str = ""
+    """Which of several cases of a class."""
+
+    key_name: str = "key"
+    """What the parameter for a key is called."""
+
+    resource_name: str = "resource"
+    """What the parameter for a resource is called."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.what}".strip()
+
 
 def resource_pool(**options: Any) -> Any:
     """Make a pool of plain objects."""
     return ResourcePool(lambda key: object(), lambda key, thing: None, **options)
+
+
+def hooked_pool(**options: Any) -> Any:
+    """Make a pool that has all hooks, and so goes the slow ways."""
+
+    class Thing:
+        """A resource."""
+
+    return ResourcePool(
+        lambda key: Thing(),
+        lambda key, thing: None,
+        lambda key, thing: True,
+        reset=lambda key, thing: None,
+        cost=lambda key: 3,
+        **options,
+    )
 
 
 def buffer_pool(**options: Any) -> Any:
@@ -41,6 +69,13 @@ def buffer_pool(**options: Any) -> Any:
     from respool.buffers import BufferPool
 
     return BufferPool(buffer_size=4096, **options)
+
+
+def face(**options: Any) -> Any:
+    """Make another face, for another kind of memory, on a pool of buffers."""
+    from respool.buffers import HostAllocator
+
+    return buffer_pool(**options).share(HostAllocator(), buffer_size=100)
 
 
 def easy_handle_pool(**options: Any) -> Any:
@@ -51,11 +86,15 @@ def easy_handle_pool(**options: Any) -> Any:
 
 
 HOSTS = tuple((f"http://{letter}.invalid/",) for letter in "abc")
+SIZES = ((5000,), (None,), (20_000,))
 
 CASES = [
     Case("ResourcePool", resource_pool, ((None,), ("b",), (3,))),
-    Case("BufferPool", buffer_pool, ((),)),
-    Case("EasyHandlePool", easy_handle_pool, HOSTS),
+    Case("ResourcePool", hooked_pool, ((None,), ("b",), (3,)), "with all hooks"),
+    Case("BufferPool", buffer_pool, ((),), "of one size", "nbytes", "buffer"),
+    Case("BufferPool", buffer_pool, SIZES, "of several sizes", "nbytes", "buffer"),
+    Case("BufferPool", face, SIZES, "shared", "nbytes", "buffer"),
+    Case("EasyHandlePool", easy_handle_pool, HOSTS, "", "key", "handle"),
 ]
 
 KEYED = [case for case in CASES if len(case.keys) > 1]
