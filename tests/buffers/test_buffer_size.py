@@ -150,6 +150,30 @@ def test_while_it_is_made(take: str) -> None:
         assert_quiet(pool, leased=0, idle=0)
 
 
+@pytest.mark.parametrize("take", ["acquire", "try_acquire", "bound acquire", "bound try_acquire"])
+def test_an_interrupt_while_it_is_put_right(take: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G3: an interrupt, after a bare buffer was had and before it's handed out, costs no room."""
+    gate = Gate()
+
+    def make(nbytes: int) -> bytearray:
+        gate.stop()
+        return bytearray(nbytes)
+
+    def interrupt(face: BufferPool, kind: object) -> int:
+        raise KeyboardInterrupt
+
+    with BufferPool(Books(make), buffer_size=112) as pool:
+        face: Any = pool.bind() if "bound" in take else pool
+        with Threads() as threads:
+            taking = threads.start(getattr(face, take.removeprefix("bound ")))
+            gate.wait_arrived()
+            pool.set_buffer_size(64)
+            monkeypatch.setattr(BufferPool, "_retire", interrupt)
+            gate.open()
+            assert isinstance(taking.error(), KeyboardInterrupt)
+        assert_quiet(pool, leased=0, idle=0)
+
+
 def test_a_bound_pool_follows() -> None:
     """P65: a pool that was bound without a size goes along, one that was bound to a size stays."""
     with BufferPool(HostAllocator(), buffer_size=112) as pool:

@@ -176,6 +176,20 @@ def test_fresh_connect_stays_its_users(pool: EasyHandlePool, forger: Forger, fre
         assert ask(easy, forger) == (b"fine", 0)
 
 
+def test_fresh_connect_does_not_outlive_its_user(pool: EasyHandlePool, forger: Forger) -> None:
+    """U01, U09: what one user has set about new connections isn't brought back for the next one."""
+    origin = origin_of(forger)
+    with pool.lease(origin) as easy:
+        ask(easy, forger)
+        number = easy.getinfo(pycurl.ACTIVESOCKET)
+        easy.setopt(pycurl.FRESH_CONNECT, 1)
+    with pool.lease(origin) as again:
+        assert again is easy
+        spoil(forger, number)
+        assert ask(again, forger) == (b"fine", 1)
+        assert ask(again, forger) == (b"fine", 0)
+
+
 def test_a_living_connection_is_preferred(pool: EasyHandlePool, server: RecordingServer) -> None:
     """U09: of two idle handles of which the server has hung up on the one used last, the other is lent."""
     with pool.lease_many(2, server.url()) as handles:
