@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from respool.cli.bench._results import Result, Section, Spread
 
+_WIDTH = 13  # inches
 _COLOURS = {"floor": "0.6", "respool": "tab:blue", "peer": "tab:orange"}
 
 
@@ -41,7 +42,7 @@ def plot(results: Sequence[Result], directory: Path) -> dict[str, Path]:
         if not sections:
             continue
         heights = [_height(section) for section in sections]
-        figure = figure_class(figsize=(10, sum(heights)), layout="constrained")
+        figure = figure_class(figsize=(_WIDTH, sum(heights)), layout="constrained")
         panels = figure.subfigures(len(sections), 1, height_ratios=heights, squeeze=False)
         for (panel,), section in zip(panels, sections, strict=True):
             _draw(panel, section)
@@ -98,7 +99,7 @@ def _sharing(panel: Any, section: Sharing) -> None:  # noqa: ANN401 - see above
         for mark, value in (("o", low), ("|", row.slow_wait.median * 1e6), (">", high)):
             waits.plot([value], [place], mark, color=colour)
     totals.set_yticks(list(places), [row.name for row in rows])
-    totals.set_xlabel("what each thread got, over the mean")
+    totals.set_xlabel("a thread's share, over the mean")
     waits.set_xscale("log")
     waits.set_xlabel("a wait, µs: median, 99 %, longest")
     bars = passed.barh(
@@ -107,7 +108,7 @@ def _sharing(panel: Any, section: Sharing) -> None:  # noqa: ANN401 - see above
     passed.bar_label(bars, labels=[f" {row.passed.high:.0f}" for row in rows])
     passed.set_xscale("symlog")
     passed.set_xlim(left=0, right=4 * max(1.0, *(row.passed.high for row in rows)))
-    passed.set_xlabel("newcomers ahead of one who waited, most")
+    passed.set_xlabel("times passed, at most")
 
 
 def _curves(panel: Any, section: Curves) -> None:  # noqa: ANN401 - see above
@@ -126,6 +127,9 @@ def _curves(panel: Any, section: Curves) -> None:  # noqa: ANN401 - see above
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(f"{section.over}, logarithmic")
+    # With room above and below: a flat line is to look flat.
+    low, high = axes.get_ylim()
+    axes.set_ylim(low / 2, high * 2)
     axes.set_ylabel("µs (median; bars: min to max), logarithmic")
     axes.set_title(section.title)
     axes.legend()

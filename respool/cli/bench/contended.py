@@ -88,7 +88,11 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
         for pair in pairs:
             if pair.close is not None:
                 pair.close()
-    sections.append(Amounts(title="How many of 1,000 acquires had to wait, with respool", amounts=waited))
+    sections.append(
+        Amounts(
+            title="How many of 1,000 acquires had to wait, with respool (warming up included)", amounts=waited
+        )
+    )
     return Result(
         name="pool:contended",
         title="A contended acquire and release",
