@@ -65,6 +65,17 @@ def test_reading_runs(url: str) -> None:
     run_page("docs/reading.md", url)
 
 
+@pytest.mark.parametrize(
+    ("page", "least", "most"), [("deferred", 5, None), ("stock", 6, None), ("lifetimes", 3, 3)]
+)
+def test_pages_of_the_core_run(url: str, page: str, least: int, most: int | None) -> None:
+    """The code of these pages runs; its assertions hold, and none of it has gone from there."""
+    count = len(blocks_of(f"docs/{page}.md"))
+    assert count >= least
+    assert most is None or count <= most
+    run_page(f"docs/{page}.md", url)
+
+
 def test_errors_runs(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page about errors does to the logger of the package can be done as it stands there."""
     monkeypatch.chdir(tmp_path)

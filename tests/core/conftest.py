@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from respool import PoolLimits, ResourcePool
+from tests.helpers.clocks import Clock, without_reaper
+from tests.helpers.gates import Gate
 from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory, Thing
+from tests.helpers.storms import weather
 from tests.helpers.threads import wait_until
 
 if TYPE_CHECKING:
@@ -41,6 +44,38 @@ def no_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("respool._") and hasattr(module, "BACKSTOP"):
             monkeypatch.setattr(module, "BACKSTOP", 1e6)
+
+
+@pytest.fixture
+def bear() -> Iterator[None]:
+    """Let threads switch often, and what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
+    with weather():
+        yield
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Give the pools' clock, and keep the reaper thread out of it."""
+    return without_reaper(monkeypatch)
+
+
+@pytest.fixture
+def destroy_gate(factory: Factory) -> Iterator[Gate]:
+    """Give the gate at which each destroy stops, opened at the end of the test."""
+    gate = Gate()
+    factory.before["destroy"] = lambda key, thing: gate.stop()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def make_background(make_pool: MakePool, factory: Factory, destroy_gate: Gate) -> MakePool:
+    """Give a maker of pools that destroy in the background, all with a validate and a reset hook."""
+
+    def make(**options: Any) -> ResourcePool[Any, Thing]:
+        return make_pool(destroy_in="background", validate=factory.validate, reset=factory.reset, **options)
+
+    return make
 
 
 @pytest.fixture

@@ -9,48 +9,18 @@ import pytest
 
 from respool import PoolLimits, ResourcePool
 from tests.helpers.background import destroyers
-from tests.helpers.clocks import Clock, fill, without_reaper
-from tests.helpers.gates import Gate
+from tests.helpers.clocks import Clock, fill
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.threads import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from tests.helpers.gates import Gate
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool, Thing
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
-
-
-@pytest.fixture
-def gate(factory: Factory) -> Iterator[Gate]:
-    """Give the gate at which each destroy stops, opened at the end of the test."""
-    gate = Gate()
-    factory.before["destroy"] = lambda key, thing: gate.stop()
-    yield gate
-    gate.open()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give the pools' clock, and keep the reaper thread out of it."""
-    return without_reaper(monkeypatch)
-
-
-@pytest.fixture
-def make(make_pool: MakePool, factory: Factory, gate: Gate) -> MakePool:
-    """Give a maker of pools that destroy in the background, all with a validate and a reset hook."""
-
-    def make(**options: Any) -> ResourcePool[Any, Thing]:
-        return make_pool(destroy_in="background", validate=factory.validate, reset=factory.reset, **options)
-
-    return make
-
-
-def settle(pool: ResourcePool[Any, Thing]) -> None:
-    """Wait until nothing is being destroyed any more."""
-    wait_until(lambda: pool.stats().destroying == 0, "the end of the destroying")
 
 
 def test_a_word_that_is_none() -> None:
@@ -195,10 +165,10 @@ WAYS: dict[Callable[..., None], str] = {
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.filterwarnings("ignore::respool.LeaseLeakWarning")
 def test_destroy_runs_on_the_pools_thread(  # noqa: PLR0917 - fixtures
-    make: MakePool,
+    make_background: MakePool,
     factory: Factory,
     clock: Clock,
-    gate: Gate,
+    destroy_gate: Gate,
     recorder: Recorder,
     way: Callable[..., None],
 ) -> None:
@@ -207,15 +177,15 @@ def test_destroy_runs_on_the_pools_thread(  # noqa: PLR0917 - fixtures
 
     def destroy(key: object, thing: Thing) -> None:
         where.append(threading.current_thread())
-        gate.stop()
+        destroy_gate.stop()
 
     factory.before["destroy"] = destroy
-    pool = make(max_size=3, idle_timeout=60, max_lifetime=100, observer=recorder)
+    pool = make_background(max_size=3, idle_timeout=60, max_lifetime=100, observer=recorder)
     way(pool, factory, clock)
-    gate.wait_arrived()
+    destroy_gate.wait_arrived()
     stats = pool.stats()
     assert (stats.destroying, stats.destroyed, recorder.of("destroyed")) == (1, 0, [])
-    gate.open()
+    destroy_gate.open()
     recorder.wait_for("destroyed")
     wait_until(lambda: not (now := pool.stats()).destroying + now.creating + now.leased, "the end")
     reason = WAYS[way]

@@ -11,49 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from respool import PoolObserver, PoolTimeoutError, ResourcePool
-from tests.helpers.background import destroyers, named, no_new_threads, wait_ended
-from tests.helpers.clocks import Clock, fill, without_reaper
+from tests.helpers.background import destroyers, named, no_new_threads, settle, wait_ended
+from tests.helpers.clocks import Clock, fill
 from tests.helpers.gates import Gate
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, run_together, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from tests.helpers.resources import Factory, MakePool, Thing
+    from tests.helpers.resources import Factory, MakePool
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
-
-
-@pytest.fixture
-def gate(factory: Factory) -> Iterator[Gate]:
-    """Give the gate at which each destroy stops, opened at the end of the test."""
-    gate = Gate()
-    factory.before["destroy"] = lambda key, thing: gate.stop()
-    yield gate
-    gate.open()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give the pools' clock, and keep the reaper thread out of it."""
-    return without_reaper(monkeypatch)
-
-
-@pytest.fixture
-def make(make_pool: MakePool, factory: Factory, gate: Gate) -> MakePool:
-    """Give a maker of pools that destroy in the background, all with a validate and a reset hook."""
-
-    def make(**options: Any) -> ResourcePool[Any, Thing]:
-        return make_pool(destroy_in="background", validate=factory.validate, reset=factory.reset, **options)
-
-    return make
-
-
-def settle(pool: ResourcePool[Any, Thing]) -> None:
-    """Wait until nothing is being destroyed any more."""
-    wait_until(lambda: pool.stats().destroying == 0, "the end of the destroying")
 
 
 def error_of(call: Callable[[], object]) -> BaseException:
@@ -67,7 +37,7 @@ def error_of(call: Callable[[], object]) -> BaseException:
 
 @pytest.mark.parametrize("how", ["late", "cost", "interrupt", "late batch"])
 def test_an_acquire_that_fails_does_not_destroy(
-    make: MakePool, factory: Factory, clock: Clock, gate: Gate, how: str
+    make_background: MakePool, factory: Factory, clock: Clock, destroy_gate: Gate, how: str
 ) -> None:
     """G5: nor does an acquire that meets an invalid resource and then fails: it ends without waiting for the slow destroy."""
     costs = iter([1])
@@ -75,7 +45,7 @@ def test_an_acquire_that_fails_does_not_destroy(
     def cost(key: object) -> int:
         return next(costs) if "cost" in how else 1
 
-    pool = make(max_size=3, idle_timeout=60, cost=cost)
+    pool = make_background(max_size=3, idle_timeout=60, cost=cost)
     [thing] = fill(pool, 1)
     thing.healthy = False
     if "late" in how:
@@ -90,9 +60,9 @@ def test_an_acquire_that_fails_does_not_destroy(
             else (lambda: pool.lease("A", timeout=5))
         )
         task = threads.start(error_of, call)
-        gate.wait_arrived()
+        destroy_gate.wait_arrived()
         assert isinstance(woken(task), errors[how.split(maxsplit=1)[0]])
-        gate.open()
+        destroy_gate.open()
     settle(pool)
     factory.before.clear()
     stats = assert_quiet(pool, leased=0, idle=0)

@@ -6,63 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from respool import PoolTimeoutError, Quarantine, ResourcePool
-from tests.helpers.background import destroyers, wait_ended
-from tests.helpers.clocks import Clock, fill, without_reaper
-from tests.helpers.gates import Gate
+from respool import PoolTimeoutError, Quarantine
+from tests.helpers.background import destroyers, settle, wait_ended
+from tests.helpers.clocks import Clock, fill
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
 from tests.helpers.threads import Threads, wait_asleep, wait_until, wait_until_queued
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.helpers.gates import Gate
     from tests.helpers.recorder import Recorder
     from tests.helpers.resources import Factory, MakePool, Thing
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
 
 
-@pytest.fixture
-def gate(factory: Factory) -> Iterator[Gate]:
-    """Give the gate at which each destroy stops, opened at the end of the test."""
-    gate = Gate()
-    factory.before["destroy"] = lambda key, thing: gate.stop()
-    yield gate
-    gate.open()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give the pools' clock, and keep the reaper thread out of it."""
-    return without_reaper(monkeypatch)
-
-
-@pytest.fixture
-def make(make_pool: MakePool, factory: Factory, gate: Gate) -> MakePool:
-    """Give a maker of pools that destroy in the background, all with a validate and a reset hook."""
-
-    def make(**options: Any) -> ResourcePool[Any, Thing]:
-        return make_pool(destroy_in="background", validate=factory.validate, reset=factory.reset, **options)
-
-    return make
-
-
-def settle(pool: ResourcePool[Any, Thing]) -> None:
-    """Wait until nothing is being destroyed any more."""
-    wait_until(lambda: pool.stats().destroying == 0, "the end of the destroying")
-
-
 # -- who waits ------------------------------------------------------------------------------------------
 
 
-def test_only_who_needs_the_room_waits(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_only_who_needs_the_room_waits(
+    make_background: MakePool, factory: Factory, destroy_gate: Gate
+) -> None:
     """P33: during a slow destroy all others take, make, give back, clear and ask; one who needs its room waits, and gets it."""
-    pool = make(max_size=3)
+    pool = make_background(max_size=3)
     old = pool.lease("A")
     fill(pool, 1)
     old.discard()
-    gate.wait_arrived()
+    destroy_gate.wait_arrived()
     with pool.lease("A", timeout=0) as thing, pool.lease("A", timeout=0) as new:
         assert (thing.number, new.number) == (2, 3)
         assert pool.try_lease("A") is None
@@ -73,15 +43,17 @@ def test_only_who_needs_the_room_waits(make: MakePool, factory: Factory, gate: G
             wait_until_queued(pool, 1)
             wait_asleep([waiting.thread])
             assert pool.stats().size == 3
-            gate.open()
+            destroy_gate.open()
             woken(waiting).release()
     assert factory.most_alive == 3
     assert_quiet(pool, keys="AB", leased=0, idle=3)
 
 
-def test_no_eviction_for_those_who_may_not_wait(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_no_eviction_for_those_who_may_not_wait(
+    make_background: MakePool, factory: Factory, destroy_gate: Gate
+) -> None:
     """try_ calls and timeout=0 don't evict what the background would have to free first; with a free room they get it."""
-    pool = make(max_size=2)
+    pool = make_background(max_size=2)
     fill(pool, 2)
     assert pool.try_lease("B") is None
     assert pool.try_acquire("B") is None
@@ -100,19 +72,19 @@ def test_no_eviction_for_those_who_may_not_wait(make: MakePool, factory: Factory
     lease.release()
 
 
-def test_one_who_may_wait_evicts(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_one_who_may_wait_evicts(make_background: MakePool, factory: Factory, destroy_gate: Gate) -> None:
     """G4: an acquire that may wait evicts, waits for the background to destroy, and gets the room; nobody overtakes it."""
-    pool = make(max_size=2)
+    pool = make_background(max_size=2)
     fill(pool, 2)
     with Threads() as threads:
         waiting = threads.start(pool.lease, "B")
-        gate.wait_arrived()
+        destroy_gate.wait_arrived()
         assert factory.numbers_destroyed() == [1]
         assert (pool.stats().destroying, pool.stats().idle, pool.stats().waiters) == (1, 1, 1)
         behind = threads.start(pool.lease, "A")
         wait_until_queued(pool, 2)
         assert pool.try_lease("A") is None
-        gate.open()
+        destroy_gate.open()
         lease = woken(waiting)
         assert lease.resource.key == "B"
         other = woken(behind)
@@ -123,32 +95,34 @@ def test_one_who_may_wait_evicts(make: MakePool, factory: Factory, gate: Gate) -
     assert (stats.destroyed_for["evicted"], stats.waits) == (1, 2)
 
 
-def test_one_who_evicts_may_give_up(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_one_who_evicts_may_give_up(make_background: MakePool, factory: Factory, destroy_gate: Gate) -> None:
     """G3: if its time is over before the destroy is, it gets its timeout, and the room is free when the destroy has ended."""
-    pool = make(max_size=1)
+    pool = make_background(max_size=1)
     fill(pool, 1)
     with pytest.raises(PoolTimeoutError):
         pool.lease("B", timeout=0.01)
-    gate.wait_arrived()
+    destroy_gate.wait_arrived()
     assert pool.try_lease("B") is None
-    gate.open()
+    destroy_gate.open()
     settle(pool)
     with pool.lease("B", timeout=0):
         pass
     assert_quiet(pool, keys="B", leased=0, idle=1)
 
 
-def test_an_expired_one_in_the_only_room(make: MakePool, factory: Factory, clock: Clock, gate: Gate) -> None:
+def test_an_expired_one_in_the_only_room(
+    make_background: MakePool, factory: Factory, clock: Clock, destroy_gate: Gate
+) -> None:
     """Who may not wait gets nothing where only an expired resource lies; who may gets a new one once that is destroyed."""
-    pool = make(max_size=1, idle_timeout=60)
+    pool = make_background(max_size=1, idle_timeout=60)
     fill(pool, 1)
     clock.advance(60)
     assert pool.try_lease("A") is None
-    gate.wait_arrived()
+    destroy_gate.wait_arrived()
     with Threads() as threads:
         waiting = threads.start(pool.lease, "A")
         wait_until_queued(pool, 1)
-        gate.open()
+        destroy_gate.open()
         with woken(waiting) as thing:
             assert thing.number == 2
     stats = assert_quiet(pool, keys="A", leased=0, idle=1)
@@ -158,9 +132,9 @@ def test_an_expired_one_in_the_only_room(make: MakePool, factory: Factory, clock
 # -- order and end --------------------------------------------------------------------------------------
 
 
-def test_one_after_the_other(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_one_after_the_other(make_background: MakePool, factory: Factory, destroy_gate: Gate) -> None:
     """What has to go goes in the order in which that was decided, one at a time, and once."""
-    pool = make()
+    pool = make_background()
     leases = [pool.lease("A") for _ in range(6)]
     for number in (3, 1, 5):
         leases[number].discard()
@@ -170,22 +144,24 @@ def test_one_after_the_other(make: MakePool, factory: Factory, gate: Gate) -> No
     assert pool.stats().destroying == 6
     assert pool.clear() == 0
     for turn in range(1, 7):
-        gate.wait_arrived(turn)
-        assert gate.inside == 1
-        gate.let()
+        destroy_gate.wait_arrived(turn)
+        assert destroy_gate.inside == 1
+        destroy_gate.let()
     settle(pool)
     assert factory.numbers_destroyed() == [4, 2, 6, 1, 3, 5]
     stats = assert_quiet(pool, leased=0, idle=0)
     assert (stats.destroyed_for["discarded"], stats.destroyed_for["cleared"]) == (3, 3)
 
 
-def test_close_waits_for_the_background(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_close_waits_for_the_background(
+    make_background: MakePool, factory: Factory, destroy_gate: Gate
+) -> None:
     """G9, P72: close waits for what the background destroys, or says that it's out; the thread ends with the pool."""
-    pool = make()
+    pool = make_background()
     fill(pool, 3)
     held = pool.lease("A")
     held.discard()
-    gate.wait_arrived()
+    destroy_gate.wait_arrived()
     with pytest.raises(PoolTimeoutError, match="3"):
         pool.close(timeout=0)
     stats = pool.stats()
@@ -193,11 +169,11 @@ def test_close_waits_for_the_background(make: MakePool, factory: Factory, gate: 
     with Threads() as threads:
         closing = [threads.start(pool.close) for _ in range(2)]
         wait_asleep([task.thread for task in closing])
-        gate.let(2)
-        gate.wait_arrived(3)
+        destroy_gate.let(2)
+        destroy_gate.wait_arrived(3)
         wait_asleep([task.thread for task in closing])
         assert not any(task.ended for task in closing)
-        gate.open()
+        destroy_gate.open()
         for task in closing:
             woken(task)
     assert sorted(factory.numbers_destroyed()) == [1, 2, 3]
@@ -205,13 +181,15 @@ def test_close_waits_for_the_background(make: MakePool, factory: Factory, gate: 
     wait_ended(lambda: destroyers(pool))
 
 
-def test_the_order_of_leaving_the_block(make: MakePool, factory: Factory, gate: Gate) -> None:
+def test_the_order_of_leaving_the_block(
+    make_background: MakePool, factory: Factory, destroy_gate: Gate
+) -> None:
     """G9: the end of a with-block doesn't wait; what was idle is destroyed all the same, and the thread ends then."""
-    with make() as pool:
+    with make_background() as pool:
         fill(pool, 2)
     assert pool.closed
     assert pool.stats().destroying == 2
-    gate.open()
+    destroy_gate.open()
     settle(pool)
     wait_ended(lambda: destroyers(pool))
     assert_quiet(pool, leased=0, idle=0)
@@ -224,12 +202,16 @@ def test_the_order_of_leaving_the_block(make: MakePool, factory: Factory, gate: 
     "error", [OSError("gone"), KeyboardInterrupt(), SystemExit(1), GeneratorExit()], ids=repr
 )
 def test_a_hook_raises(
-    make: MakePool, factory: Factory, gate: Gate, capfd: pytest.CaptureFixture[str], error: BaseException
+    make_background: MakePool,
+    factory: Factory,
+    destroy_gate: Gate,
+    capfd: pytest.CaptureFixture[str],
+    error: BaseException,
 ) -> None:
     """P28: whatever destroy raises in the background, the room is free, it's counted, nothing is printed, and the thread goes on."""
-    gate.open()
+    destroy_gate.open()
     factory.errors["destroy"] = [error, None, error]
-    pool = make(max_size=1)
+    pool = make_background(max_size=1)
     for number in range(1, 5):
         with pool.lease("A") as thing:
             assert thing.number == number

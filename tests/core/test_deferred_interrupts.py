@@ -7,7 +7,7 @@ has said yes.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,33 +19,20 @@ from respool import (
     PoolTimeoutError,
     ResourcePool,
 )
-from tests.helpers.checkpoints import Interrupt, every_checkpoint
+from tests.helpers.checkpoints import Interrupt, every_checkpoint, interrupt
 from tests.helpers.invariants import assert_balanced, assert_quiet, assert_within
 from tests.helpers.resources import Factory
-from tests.helpers.storms import weather
 from tests.helpers.whens import WAYS, Held, When, hand_in, hold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.helpers.resources import Thing
 
-pytestmark = [pytest.mark.usefixtures("no_backstop"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.usefixtures("no_backstop", "bear"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 SILENT = PoolObserver()
 ROOMS = 3
-
-
-def interrupt(*args: object) -> NoReturn:
-    """Be the interrupt."""
-    raise Interrupt
-
-
-@pytest.fixture(autouse=True)
-def bear() -> Iterator[None]:
-    """Let what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
-    with weather():
-        yield
 
 
 class Bench:

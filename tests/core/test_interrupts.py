@@ -22,36 +22,23 @@ from respool import (
     PoolTimeoutError,
     ResourcePool,
 )
-from tests.helpers.checkpoints import Interrupt, every_checkpoint
+from tests.helpers.checkpoints import Interrupt, every_checkpoint, interrupt
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
 from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory
-from tests.helpers.storms import weather
 from tests.helpers.threads import Threads, wait_asleep, wait_until_queued
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from respool import Lease
     from tests.helpers.resources import MakePool, Thing
 
-pytestmark = pytest.mark.usefixtures("no_backstop")
+pytestmark = pytest.mark.usefixtures("no_backstop", "bear")
 
 ROOMS = 2
 SILENT = PoolObserver()
-
-
-def interrupt(*args: object) -> NoReturn:
-    """Be the interrupt."""
-    raise Interrupt
-
-
-@pytest.fixture(autouse=True)
-def bear() -> Iterator[None]:
-    """Let what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
-    with weather():
-        yield
 
 
 def new_pool(factory: Factory, observer: PoolObserver = SILENT, **options: Any) -> ResourcePool[Any, Thing]:

@@ -6,7 +6,7 @@ An interrupt may cost the resources that were in hand, never their rooms.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,35 +19,22 @@ from respool import (
     PoolTimeoutError,
     ResourcePool,
 )
-from tests.helpers.checkpoints import Interrupt, every_checkpoint
+from tests.helpers.checkpoints import Interrupt, every_checkpoint, interrupt
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
 from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory, Thing
-from tests.helpers.storms import weather
 from tests.helpers.threads import Threads, wait_until_queued
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-pytestmark = [pytest.mark.usefixtures("no_backstop"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("no_backstop", "bear"), pytest.mark.slow]
 
 ROOMS = 3
 SILENT = PoolObserver()
 
 Pool = ResourcePool[Any, Thing]
-
-
-def interrupt(*args: object) -> NoReturn:
-    """Be the interrupt."""
-    raise Interrupt
-
-
-@pytest.fixture(autouse=True)
-def bear() -> Iterator[None]:
-    """Let what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
-    with weather():
-        yield
 
 
 def assert_whole(pool: Pool, factory: Factory) -> None:

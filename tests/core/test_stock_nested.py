@@ -18,24 +18,16 @@ from tests.helpers.checkpoints import every_checkpoint
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.recorder import Recorder
 from tests.helpers.resources import Factory, Thing
-from tests.helpers.storms import weather
 from tests.helpers.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-pytestmark = [pytest.mark.usefixtures("no_backstop"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("no_backstop", "bear"), pytest.mark.slow]
 
 ROOMS = 4
 
 Pool = ResourcePool[Any, Thing]
-
-
-@pytest.fixture(autouse=True)
-def bear() -> Iterator[None]:
-    """Let threads switch often."""
-    with weather():
-        yield
 
 
 def new_pool(factory: Factory, **options: Any) -> Pool:

@@ -19,13 +19,15 @@ from respool import PoolError, PoolLimits, PoolObserver, PoolTimeoutError, Resou
 from tests.helpers.forks import in_child
 from tests.helpers.invariants import assert_quiet, assert_within
 from tests.helpers.resources import Factory
-from tests.helpers.storms import Target, fire_at, weather
+from tests.helpers.storms import Target, fire_at
 from tests.helpers.threads import Threads, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.helpers.resources import Thing
+
+pytestmark = pytest.mark.usefixtures("bear")
 
 ROOMS = 4
 CALM = PoolLimits(max_size=ROOMS, max_per_key=3)
@@ -33,13 +35,6 @@ NARROW = PoolLimits(max_size=2, max_per_key=2, max_idle=1)
 WIDE = PoolLimits(max_size=ROOMS + 2, max_per_key=4, max_cost=ROOMS + 2)
 INTERRUPTS = int(os.environ.get("RESPOOL_STORM", "3000"))
 WORKERS = 4
-
-
-@pytest.fixture(autouse=True)
-def bear() -> Iterator[None]:
-    """Let what an interrupt leaves (leaked leases, errors in finalisers) be no error of the test."""
-    with weather():
-        yield
 
 
 class Busy:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from respool import PoolLimits
-from tests.helpers.clocks import Clock, fill, without_reaper
+from tests.helpers.clocks import Clock, fill
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.promptly import woken
 from tests.helpers.takes import take
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from tests.helpers.resources import Factory, MakePool
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give the pools' clock, and keep the reaper thread out of it."""
-    return without_reaper(monkeypatch)
 
 
 # -- values ---------------------------------------------------------------------------------------------

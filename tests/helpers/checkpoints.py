@@ -19,7 +19,7 @@ import itertools
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import respool
 
@@ -36,6 +36,11 @@ _JUMPS_BACK = {code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in na
 
 class Interrupt(KeyboardInterrupt):
     """The interrupt that a test sends, told apart from a real Ctrl-C."""
+
+
+def interrupt(*args: object) -> NoReturn:
+    """Be the interrupt."""
+    raise Interrupt
 
 
 @cache
