@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from respool._composed import Composed
 from respool._keys import ALL, All
 from respool.buffers._sizes import check_size
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from respool.buffers._memory import Asked, BufferKind, Memory, Pool
     from respool.buffers.buffer import Buffer
     from respool.stats import PoolStats
@@ -41,10 +40,10 @@ _REMEMBERED: Final = 64
 """For how many sizes a face remembers what it has found."""
 
 
-class Managed:
-    """The methods of a pool of buffers that look after it."""
+class Managed(Composed):
+    """The methods of a pool of buffers that look after it; of the whole pool, where there are several faces."""
 
-    __slots__ = ("__weakref__", "_memory", "_old", "_pool", "_recent", "_usual")
+    __slots__ = ("_memory", "_old", "_recent", "_usual")
 
     _memory: Memory
     _pool: Pool
@@ -196,16 +195,6 @@ class Managed:
         """
         return self._pool.forget(self._asked(nbytes).kind)
 
-    def reap(self) -> int:
-        """Free what ``idle_timeout`` and ``max_lifetime`` ask for, and ask what is pending; as `ResourcePool.reap`.
-
-        Returns
-        -------
-        int
-            How many were freed.
-        """
-        return self._pool.reap()
-
     def resize(self, limits: PoolLimits, *, max_bytes: int | Same | None = _SAME) -> None:
         """Put other limits in force, for all faces of the pool; as `ResourcePool.resize`.
 
@@ -235,22 +224,6 @@ class Managed:
         self._memory.usual(self.buffer_size, budget)
         self._pool.resize(dataclasses.replace(limits, max_cost=budget))
 
-    def close(self, timeout: float | None = None) -> None:
-        """Refuse new acquires, free idle buffers, and wait for leased ones; for all faces of the pool.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds to wait for what is out; None waits for ever.
-
-        Raises
-        ------
-        PoolTimeoutError
-            Buffers are still out.  The pool is closed all the same, each is freed as it
-            comes back, and calling again goes on waiting.
-        """
-        self._pool.close(timeout)
-
     # -- what there is ---------------------------------------------------------------------------------
 
     def stats(self, nbytes: int | All | None = ALL) -> PoolStats:
@@ -263,32 +236,6 @@ class Managed:
             of all there are, those of other faces of the pool included.
         """
         return self._pool.stats(ALL if isinstance(nbytes, All) else self._asked(nbytes).kind)
-
-    @property
-    def name(self) -> str:
-        """What the pool is called in messages."""
-        return self._pool.name
-
-    @property
-    def limits(self) -> PoolLimits:
-        """The limits in force; ``max_bytes`` is their ``max_cost``."""
-        return self._pool.limits
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` has begun."""
-        return self._pool.closed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._pool.__exit__(exc_type, exc, traceback)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a BufferPool can't be pickled or copied: its buffers belong to this process")

@@ -5,15 +5,14 @@ The part of `EasyHandlePool` that its users call now and then.  All of it is `re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from respool._composed import Composed
 from respool._keys import ALL, All
 
 from ._targets import Target, read_key, read_target
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from respool.limits import PoolLimits
     from respool.pool import ResourcePool
     from respool.stats import PoolStats
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from .origin import Origin
 
 
-class Managed:
+class Managed(Composed):
     """The methods of a pool of handles that look after it."""
 
-    __slots__ = ("__weakref__", "_pool")
+    __slots__ = ()
 
     _pool: ResourcePool[Origin, EasyHandle]
 
@@ -71,16 +70,6 @@ class Managed:
         """
         return self._pool.forget(read_target(key)[0])
 
-    def reap(self) -> int:
-        """Destroy what ``idle_timeout`` and ``max_lifetime`` ask for, and ask what is pending; as `ResourcePool.reap`.
-
-        Returns
-        -------
-        int
-            How many were destroyed.
-        """
-        return self._pool.reap()
-
     def resize(self, limits: PoolLimits) -> None:
         """Put other limits in force, all of them; as `ResourcePool.resize`.
 
@@ -96,40 +85,6 @@ class Managed:
     def stats(self, key: Target | All = ALL) -> PoolStats:
         """Return a snapshot of the counters, of one origin or all."""
         return self._pool.stats(read_key(key))
-
-    def close(self, timeout: float | None = None) -> None:
-        """Close the pool: nothing is handed out any more, idle handles are destroyed, leased ones as they come back.
-
-        Raises
-        ------
-        PoolTimeoutError
-            Handles were still out after ``timeout`` seconds.  The pool is closed all the same.
-        """
-        self._pool.close(timeout)
-
-    @property
-    def limits(self) -> PoolLimits:
-        """The limits, as given."""
-        return self._pool.limits
-
-    @property
-    def name(self) -> str:
-        """What the pool is called in messages."""
-        return self._pool.name
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pool has been closed."""
-        return self._pool.closed
-
-    def __enter__(self) -> Self:
-        self._pool.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.__exit__(kind, error, trace)
 
     def __reduce_ex__(self, protocol: object) -> Any:  # noqa: ANN401 - it never returns
         raise TypeError(
