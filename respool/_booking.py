@@ -170,14 +170,19 @@ class Booking(Engine):
     def trim_locked(self, most: int, work: Work) -> None:
         """Condemn idle resources beyond `most`, the least recently used first."""
         accounts = self.accounts
-        if not accounts.counted:
-            accounts.idle = self.count_idle_locked()
-            accounts.counted = True
-        for _ in range(accounts.idle - most):
+        for _ in range(self.known_idle_locked() - most):
             guard = accounts.oldest_idle()
             if guard is not None:
                 accounts.condemn(guard.record, "surplus")
                 work.condemned.append(guard)
+
+    def known_idle_locked(self) -> int:
+        """Tell how many are idle over all rows, where they are limited: known, and counted only if it isn't."""
+        accounts = self.accounts
+        if not accounts.counted:
+            accounts.idle = self.count_idle_locked()
+            accounts.counted = True
+        return accounts.idle
 
     def count_idle_locked(self) -> int:
         """Count what is idle, over all rows."""

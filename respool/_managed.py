@@ -15,9 +15,11 @@ from respool.errors import PoolTimeoutError
 from respool.stats import PoolStats
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
+    from respool._work import Lane
     from respool.limits import PoolLimits
 
 __all__ = ["Managed"]
@@ -105,12 +107,7 @@ class Managed(Face[K, T]):
         int
             How many went at once.
         """
-        core = self._core
-        lane = core.known_lane(key)
-        if lane is None:
-            core.pump()  # an ordinary call: what is left over is done now
-            return 0
-        return core.forget(lane)
+        return self._of_known(key, self._core.forget)
 
     def reap(self) -> int:
         """Destroy what `idle_timeout` and `max_lifetime` ask for, and ask all that is pending or quarantined by its `when`.
@@ -160,14 +157,15 @@ class Managed(Face[K, T]):
         int
             How many idle ones were destroyed.
         """
-        core = self._core
-        if key is ALL:
-            return core.clear(None)
-        lane = core.known_lane(key)
+        return self._core.clear(None) if key is ALL else self._of_known(key, self._core.clear)
+
+    def _of_known(self, key: object, act: Callable[[Lane], int]) -> int:
+        """Act on a key's row, if it has one."""
+        lane = self._core.known_lane(key)
         if lane is None:
-            core.pump()  # an ordinary call: what is left over is done now
+            self._core.pump()  # an ordinary call: what is left over is done now
             return 0
-        return core.clear(lane)
+        return act(lane)
 
     def close(self, timeout: float | None = None) -> None:
         """Close the pool: hand out nothing any more, wake those who wait with `PoolClosedError`, and wait until all has come back and is destroyed.

@@ -87,7 +87,7 @@ class Upkeep(Batching):
             and not accounts.shrunk
             and (row.cap is None or row.size < row.cap)
             and accounts.has_room(cost)
-            and (most is None or self.count_idle_locked() < most)
+            and (most is None or self.known_idle_locked() < most)
         )
 
     def prefill(self, lane: Lane, count: object) -> int:

@@ -96,13 +96,13 @@ class PoolLimits:
 PoolLimits.__module__ = "respool"
 
 
-def _check_count(name: str, value: object, least: int) -> None:
-    if value is None:
+def _check_count(name: str, value: object, least: int, or_none: str = " or None") -> None:
+    if value is None and or_none:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int or None, got {safe_repr(value)}")
+        raise TypeError(f"{name} must be an int{or_none}, got {safe_repr(value)}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least} or None, got {value}")
+        raise ValueError(f"{name} must be at least {least}{or_none}, got {value}")
 
 
 def _check_age(name: str, value: object) -> float | None:
@@ -117,11 +117,7 @@ def _check_age(name: str, value: object) -> float | None:
 
 def check_number(name: str, value: object, least: int) -> int:
     """Check how many of something a caller asks for."""
-    if value is None:
-        raise TypeError(f"{name} must be an int, got None")
-    if isinstance(value, int) and value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    _check_count(name, value, least)
+    _check_count(name, value, least, "")
     return value  # type: ignore[return-value]  # _check_count lets nothing but int pass here
 
 

@@ -250,11 +250,7 @@ class ResourcePool(Managed[K, T]):
         PoolTimeoutError, PoolClosedError, PoolReentrancyError, TypeError, ValueError
             As `lease` does.
         """
-        try:
-            lane = self._rows[key]
-        except (LookupError, TypeError):
-            lane = self._core.lane_of(key)
-        return take_group(self._core, lane, n, timeout)
+        return take_group(self._core, self._core.lane_of(key), n, timeout)
 
     # -- the fast tier ---------------------------------------------------------------------------------
 
