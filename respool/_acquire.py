@@ -31,7 +31,12 @@ class Acquiring(Queueing):
 
     __slots__ = ()
 
-    def take(self, lane: Lane, timeout: object, wait: bool) -> Hand | None:  # noqa: FBT001 - by keyword costs time
+    def take(  # noqa: C901 - a call more would be a place more where an interrupt can strike, and cost time
+        self,
+        lane: Lane,
+        timeout: object,
+        wait: bool,  # noqa: FBT001 - by keyword costs time
+    ) -> Hand | None:
         """Get a resource of `lane`, ready, in a hand.
 
         None only without `wait`, where nothing is to be had at once.
@@ -45,8 +50,11 @@ class Acquiring(Queueing):
                     wait = False
                 elif wait and seconds is not None:
                     deadline = monotonic() + seconds
-            # Where nobody waits for this key or the total, and idle ones are not counted, an idle one is had without the lock.
-            if not (self.gate or lane.queue or self.counts_idle):
+            # Where nobody waits for this key or the total, an idle one is had at once; without the lock, unless idle ones
+            # are counted.
+            if self.counts_idle:
+                self.under_lock(self._take_idle_locked, lane, hand)
+            elif not (self.gate or lane.queue):
                 try:
                     hand.guard = lane.idle.pop()
                 except IndexError:
@@ -63,6 +71,11 @@ class Acquiring(Queueing):
             self._let_go(hand, lane)
             raise
         return hand
+
+    def _take_idle_locked(self, lane: Lane, hand: Hand) -> None:
+        if lane.idle and not (self.gate or lane.queue):
+            hand.guard = lane.idle.pop()
+            self.accounts.idle -= 1
 
     def _let_go(self, hand: Hand, lane: Lane) -> None:
         """End an acquire that failed: all that it has goes back."""

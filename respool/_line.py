@@ -10,7 +10,7 @@ from respool._defer import ASK, Deferring
 from respool._keys import ALL, KeyTable
 from respool._rows import CLOSED, IMPOSSIBLE, PARKED, SERVED, WAITING
 from respool._slot import LIMBO, READY
-from respool._waiter import BACKSTOP, FIRST_PAUSE, Armful, Hand, Waiter, longer
+from respool._waiter import FIRST_PAUSE, Armful, Hand, Waiter, backstop, longer
 from respool._work import CANCELLED, WAITED, Lane, Work
 from respool.errors import (
     LeaseLostError,
@@ -268,7 +268,8 @@ class Queueing(Deferring):
                     raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
                 nap = ticket.nap  # before the look at `poller`: whoever sets that puts a new one in its place
                 polls = self.poller is ticket
-                left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
+                most = backstop(len(self.accounts.sleeping))
+                left = most if deadline is None else min(most, deadline - monotonic())
                 if left <= 0:
                     self.under_lock(self._give_up_locked, ticket)
                     break

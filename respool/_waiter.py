@@ -27,11 +27,22 @@ if TYPE_CHECKING:
     from respool._rows import Batch
     from respool._slot import Guard, Record
 
-__all__ = ["BACKSTOP", "FIRST_PAUSE", "Armful", "Closer", "Hand", "Sleeper", "Waiter", "longer"]
+__all__ = ["BACKSTOP", "FIRST_PAUSE", "Armful", "Closer", "Hand", "Sleeper", "Waiter", "backstop", "longer"]
 
 BACKSTOP: Final = 5.0
 """Seconds after which a sleeper looks for itself.  No wake-up relies on it: it bounds what an unknown defect, or two interrupts within the few
 instructions that answer the first, could cost."""
+
+_LOOKERS: Final = 16
+
+
+def backstop(sleepers: int) -> float:
+    """Give the seconds after which one of so many sleepers looks for itself.
+
+    A look serves everybody who can be served, so it's enough that somebody looks now and then: if each of 10,000 did,
+    they'd do little else.
+    """
+    return BACKSTOP * max(1.0, sleepers / _LOOKERS)
 
 
 NAP: Final = 0.25

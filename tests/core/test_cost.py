@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -200,6 +200,24 @@ def test_what_was_charged_is_given_back(make_pool: MakePool, factory: Factory) -
     pool.clear()
     stats = assert_quiet(pool, keys=["A"], leased=0, idle=0)
     assert stats.cost == 0
+
+
+@pytest.mark.parametrize(
+    "more", [{"max_idle": 5}, {"idle_timeout": 1e3}, {"validate": lambda _key, _thing: True}], ids=list
+)
+def test_a_hit_of_a_watched_pool_does_not_ask(make_pool: MakePool, more: dict[str, Any]) -> None:
+    """P95: nor is cost asked for a hit where idle resources are counted, timed or validated."""
+    asked: list[str] = []
+    pool = make_pool(cost=lambda key: asked.append(key) or 1, **more)
+    for _ in range(5):
+        pool.lease("A").release()
+        lease = pool.try_lease("A")
+        assert lease is not None
+        lease.release()
+        pool.release(pool.acquire("A"))
+    assert asked == ["A"]
+    stats = assert_quiet(pool, keys=["A"], leased=0, idle=1)
+    assert (stats.acquired, stats.created) == (15, 1)
 
 
 @pytest.mark.parametrize(("idle_cost", "idle_count", "gone"), [(1, 16, 8), (4, 4, 2), (16, 1, 1)])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from respool import PoolTimeoutError, ResourcePool
+from respool import PoolTimeoutError, ResourcePool, _waiter
 from tests.helpers.gates import RemoteHook
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.resources import Thing
@@ -182,6 +182,38 @@ def test_a_waiter_sleeps(make_pool: MakePool, timeout: float | None) -> None:
         assert (wake_ups(task.thread), time.clock_gettime_ns(clock)) == before
         lease.release()
         task.result().release()
+    assert_quiet(pool, keys="A", leased=0, idle=1)
+
+
+@pytest.mark.parametrize("sleepers", [1, 2, 16, 17, 100, 10_000])
+def test_a_crowd_does_not_look_more_often_than_a_few(monkeypatch: pytest.MonkeyPatch, sleepers: int) -> None:
+    """P23: however many sleep, their own looks, in case all else has failed, are a few a second together, and never all given up."""
+    monkeypatch.setattr(_waiter, "BACKSTOP", 5.0)
+    looks = sleepers / _waiter.backstop(sleepers)
+    assert looks == pytest.approx(min(sleepers, 16) / 5)
+
+
+def test_who_goes_to_sleep_counts_the_others(make_pool: MakePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P23: who goes to sleep behind many others looks for itself the more seldom."""
+    monkeypatch.setattr(_waiter, "BACKSTOP", 5.0)
+    slept: list[float] = []
+    listen = _waiter.Waiter.listen
+
+    def listening(self: _waiter.Waiter, nap: Any, notes: Any, seconds: float) -> None:
+        slept.append(seconds)
+        listen(self, nap, notes, seconds)
+
+    monkeypatch.setattr(_waiter.Waiter, "listen", listening)
+    pool = make_pool(max_size=1)
+    lease = pool.lease("A")
+    with Threads() as threads:
+        tasks = []
+        for count in range(1, 41):
+            tasks.append(threads.start(lambda: pool.lease("A").release()))
+            wait_until_queued(pool, count)
+        wait_asleep([task.thread for task in tasks])
+        assert (min(slept), max(slept)) == (5.0, 5.0 * 40 / 16)
+        lease.release()
     assert_quiet(pool, keys="A", leased=0, idle=1)
 
 
