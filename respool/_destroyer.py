@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from _thread import allocate_lock
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from respool._slot import Guard
+from respool._threads import Starter
 from respool._waiter import FIRST_PAUSE, longer
-from respool._work import trying
 
 if TYPE_CHECKING:
     from respool._lifecycle import Core
@@ -31,7 +30,7 @@ class Destroyer:
     `take` looks at `_open` and puts in one step, so what is put is either seen by the thread or refused.
     """
 
-    __slots__ = ("_core", "_inbox", "_name", "_open", "_starting", "_stopping", "_thread")
+    __slots__ = ("_core", "_inbox", "_name", "_open", "_starter", "_stopping")
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,12 +39,11 @@ class Destroyer:
 
     def renew(self) -> object:
         """Forget the thread and its work: after a fork, which the thread has not survived.  Give what must stay referenced."""
-        old = getattr(self, "_inbox", None)
+        old = getattr(self, "_inbox", None), getattr(self, "_starter", None)
         self._inbox: SimpleQueue[Any] = SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._open = False
         self._stopping = False
-        self._starting = allocate_lock()
+        self._starter = Starter()
         if self._core is not None:
             core = self._core()
             if core is not None:
@@ -58,28 +56,18 @@ class Destroyer:
 
     def start(self) -> None:
         """See that the thread runs.  Not from finalisers and signal handlers: it waits for the thread to begin."""
-        thread = self._thread
-        if thread is not None and thread.is_alive():
+        before = self._starter.thread
+        if before is not None and before.is_alive():
             return
-        taken = False
-        for taken in trying(self._starting):  # noqa: B007 - used below
-            break
-        if not taken:
-            return
+        thread = threading.Thread(target=self._run, name=f"respool-destroyer-{self._name}", daemon=True)
         try:
-            if self._thread is not thread:  # pragma: no cover - a race: somebody else was here in between
-                return
-            # Known before it's started: an interrupt of the wait for its beginning doesn't make it a stranger.
-            self._thread = threading.Thread(
-                target=self._run, name=f"respool-destroyer-{self._name}", daemon=True
-            )
-            self._stopping = False
-            self._open = True  # `take` asks whether the thread lives as well
-            self._thread.start()
+            self._starter.start(thread, before, self._reopen)
         except RuntimeError:  # no more threads, or the interpreter ends: callers destroy for themselves
             pass
-        finally:
-            self._starting.release()
+
+    def _reopen(self) -> None:
+        self._stopping = False
+        self._open = True  # `take` asks whether the thread lives as well
 
     def revive(self) -> None:
         """Start the thread again should it have died with work to do."""
@@ -88,7 +76,7 @@ class Destroyer:
 
     def take(self, guard: Guard) -> bool:
         """Destroy what `guard` stands for, soon; False if there's no thread to do it."""
-        thread = self._thread
+        thread = self._starter.thread
         if thread is None or not thread.is_alive():
             return False
         if not self._open:  # pragma: no cover - a race: the thread is about to end

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from respool._threads import Starter
 from respool._work import trying
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class _Reaper:
     def __init__(self) -> None:
         self.lock = allocate_lock()
         self.thread: threading.Thread | None = None
+        self.starter = Starter()
         self.inbox: SimpleQueue[Any] = (
             SimpleQueue()
         )  # weak references to pools: new ones, or ones that have died
@@ -47,10 +49,10 @@ class _Reaper:
         if not taken:
             return False  # the next one who comes sees to it
         try:
-            if self.thread is None or not self.thread.is_alive():
+            if self.thread is None or not self.starter.is_busy():
                 # Known before it's started: an interrupt of the wait for its beginning doesn't make it a stranger.
                 self.thread = threading.Thread(target=self.run, name="respool-reaper", daemon=True)
-                self.thread.start()
+                self.starter.start(self.thread, self.starter.thread)
         except (
             RuntimeError
         ):  # no more threads, or the interpreter ends: acquire, release and reap() see to it

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from respool import PoolObserver, PoolTimeoutError, ResourcePool
+from respool._threads import Starter
 from tests.helpers.background import destroyers, named, no_new_threads, settle, wait_ended
 from tests.helpers.clocks import Clock, fill
 from tests.helpers.gates import Gate
@@ -125,15 +126,14 @@ def test_no_thread_can_be_had(make_pool: MakePool, factory: Factory) -> None:
 def test_an_interrupt_while_it_begins(make_pool: MakePool) -> None:
     """G3: an acquire that is interrupted while it starts the thread leaves the room, one thread, and none after close."""
     pool = make_pool(max_size=1, destroy_in="background")
-    start = threading.Thread.start
+    start = Starter.start
 
-    def interrupted(thread: threading.Thread) -> None:
-        start(thread)
-        if thread.name.startswith("respool-"):
-            raise KeyboardInterrupt
+    def interrupted(starter: Starter, *arguments: Any) -> bool:
+        start(starter, *arguments)
+        raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
+        patch.setattr(Starter, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pool.lease("A")
     for _ in range(3):

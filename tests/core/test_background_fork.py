@@ -148,7 +148,7 @@ def test_a_fork_while_the_locks_are_held(make_pool: MakePool, factory: Factory, 
     pool.lease("A").release()
     held = timed.lease("A")
     destroyer: Any = pool._core.destroyer
-    locks = [_reaper._reaper.lock, destroyer._starting, pool._core.lock, timed._core.lock]
+    locks = [_reaper._reaper.lock, destroyer._starter._lock, pool._core.lock, timed._core.lock]
     let_go, have = threading.Event(), threading.Event()
 
     def hold() -> None:

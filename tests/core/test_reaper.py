@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from respool import PoolLimits, ResourcePool, _reaper
+from respool._threads import Starter
 from tests.helpers.background import REAPER, named, no_new_threads, wait_ended
 from tests.helpers.checkpoints import every_checkpoint
 from tests.helpers.clocks import fill
@@ -308,15 +309,14 @@ def test_a_thread_can_be_had_later(make_pool: MakePool, recorder: Recorder) -> N
 def test_an_interrupt_while_it_begins(make_pool: MakePool, recorder: Recorder, reapers: Reapers) -> None:
     """G3: an acquire that is interrupted while it starts the reaper leaves the room, and a pool that is looked after by one thread."""
     pool = make_pool(max_size=1, idle_timeout=SOON, observer=recorder)
-    start = threading.Thread.start
+    start = Starter.start
 
-    def interrupted(thread: threading.Thread) -> None:
-        start(thread)
-        if thread.name == "respool-reaper":
-            raise KeyboardInterrupt
+    def interrupted(starter: Starter, *arguments: Any) -> bool:
+        start(starter, *arguments)
+        raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
+        patch.setattr(Starter, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pool.lease("A")
     for turn in range(1, 3):
@@ -348,14 +348,14 @@ def test_a_handler_uses_another_pool_while_the_thread_starts(
 ) -> None:
     """P81: nor does one that comes while the thread of the first pool is being started, in Python's own code."""
     pool, other = make_pool(idle_timeout=LONG), make_pool(idle_timeout=LONG)
-    start = threading.Thread.start
+    start = Starter.start
 
-    def start_and_handle(thread: threading.Thread) -> None:
-        start(thread)
-        if thread.name == REAPER:
-            other.lease("B").release()
+    def start_and_handle(starter: Starter, *arguments: Any) -> bool:
+        started = start(starter, *arguments)
+        other.lease("B").release()
+        return started
 
-    monkeypatch.setattr(threading.Thread, "start", start_and_handle)
+    monkeypatch.setattr(Starter, "start", start_and_handle)
     with Threads() as threads:
         threads.start(lambda: pool.lease("A").release()).result()
     assert_quiet(pool, keys="A", leased=0, idle=1)
