@@ -86,6 +86,7 @@ def coverage(session: nox.Session) -> None:
         "not slow",
         "--timeout=300",
         "--tb=native",
+        "--numprocesses=auto",
         "tests/core",
         "tests/contract",
         *left_out,
@@ -130,7 +131,8 @@ def wheel(session: nox.Session) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target)
     session.chdir(elsewhere)
-    session.run("python", "-m", "pytest", *session.posargs, env={"RESPOOL_EXPECT_INSTALLED": "1"})
+    arguments = session.posargs or ["--numprocesses=auto"]
+    session.run("python", "-m", "pytest", *arguments, env={"RESPOOL_EXPECT_INSTALLED": "1"})
 
 
 def _tracked() -> list[str]:
