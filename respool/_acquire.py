@@ -17,7 +17,7 @@ from typing import Any
 from respool import _reaper, _stack
 from respool._ages import draw, overdue
 from respool._line import Queueing
-from respool._slot import CHECKING, CONDEMNED, CREATING, GONE, READY, Record, silence
+from respool._slot import CHECKING, CONDEMNED, CREATING, GONE, READY, Record
 from respool._waiter import Armful, Hand, Waiter
 from respool._work import FORGOTTEN, GOING, RETURNED, STALE, UNMADE, UNUSED, Lane, Work
 from respool.errors import LeaseLostError, PoolError, safe_repr
@@ -155,7 +155,7 @@ class Acquiring(Queueing):
     ) -> bool:
         record = Record(lane)
         hand.open(
-            self.guards(), record
+            self.new_guard(), record
         )  # from here on the place in line, and whatever comes of it, can't be lost
         self.be_in_time(lane, seconds, deadline)
         record.cost = self._cost_of(lane)
@@ -189,7 +189,7 @@ class Acquiring(Queueing):
             record = hand.own.record
             record.phase = GONE
             record.holder = None  # the ticket, which refers to it
-            silence(hand.own)
+            self.put_away(hand.own)
             hand.own = None
             if not record.row.size:
                 self.post(UNUSED, record.row)

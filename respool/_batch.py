@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from respool import _stack
 from respool._acquire import Acquiring
 from respool._rows import Batch
-from respool._slot import CREATING, GONE, QUEUED, Record, silence
+from respool._slot import CREATING, GONE, QUEUED, Record
 from respool._waiter import Armful, Hand, Waiter
 from respool._work import RETURNED, UNUSED, Work
 from respool.limits import check_number, check_timeout
@@ -105,7 +105,7 @@ class Batching(Acquiring):
             record = armful.spare[-1].record
             record.phase = GONE
             record.holder = None  # the ticket, which refers to it
-            silence(armful.spare[-1])
+            self.put_away(armful.spare[-1])
             armful.spare.pop()
 
     def return_all(self, guards: list[Guard]) -> None:
@@ -117,7 +117,7 @@ class Batching(Acquiring):
             self.pump()
 
     def _guard_of(self, record: Record) -> Guard:
-        guard = self.guards()
+        guard = self.new_guard()
         guard.record = record
         return guard
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from respool import _reaper
 from respool._engine import Engine
 from respool._hooks import ERROR
+from respool._rows import PARKED
 from respool._slot import LIMBO, PENDING, silence
 from respool._work import (
     ABANDONED,
@@ -45,13 +46,21 @@ class Booking(Engine):
         """Book one entry.  Told twice, after an interrupt, it does no harm."""
         kind, subject = entry
         accounts = self.accounts
+        if kind is WAITED:
+            row, seconds = subject
+            total, ledger = accounts.total, row.ledger
+            entry[1] = None
+            total.wait_seconds += seconds
+            ledger.wait_seconds += seconds
+            return
         about = getattr(subject, "record", subject)
         if getattr(about, "phase", None) is LIMBO:  # its hook has forked, and this is the child
             return
         if kind is RETURNED:
             record = subject.record
             row = record.row
-            accounts.undefer(record)
+            if record.deferred:
+                accounts.undefer(record)
             if record.lane is FORGOTTEN:
                 self.abandon_locked(subject, work)
             elif self.closed or record.lane is not row:
@@ -59,7 +68,8 @@ class Booking(Engine):
                 entry[1] = None
                 work.condemned.append(subject)
             else:
-                accounts.stir(row)
+                if row.where is PARKED:
+                    accounts.stir(row)
                 entry[1] = None
                 use = row.use
                 if use.last is not row:
@@ -101,12 +111,6 @@ class Booking(Engine):
                 if hook not in ledger.hook_errors:
                     ledger.hook_errors[hook] = 0
                 ledger.hook_errors[hook] += 1
-        elif kind is WAITED:
-            row, seconds = subject
-            total, ledger = accounts.total, row.ledger
-            entry[1] = None
-            total.wait_seconds += seconds
-            ledger.wait_seconds += seconds
         elif kind is CANCELLED:
             total, ledger = accounts.total, subject.ledger
             entry[1] = None

@@ -71,6 +71,12 @@ class Deferring(Releasing):
         guard.record.holder = None
         self.post(DEFERRED, guard)
 
+    def defer_until(self, guard: Guard, when: Callable[[], object]) -> None:
+        """Do the same for one whose holder has not: only where there's no interpreter lock, and so no step in one line."""
+        guard.record.when = when
+        guard.record.phase = PENDING
+        self.defer(guard)
+
     def ask(self, lane: Lane | None, most: int, *, others: bool) -> int:
         """Ask whether pending resources are free, up to `most` of them; give the number of those that are now.
 

@@ -22,9 +22,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from respool._accounting import Accounts
+from respool._free import FREE_THREADED
 from respool._keys import KeyTable
 from respool._rows import SERVED, SHUT, WAITING
-from respool._slot import CREATING, Bell, Guard, Record, guard_class
+from respool._slot import CREATING, Bell, Guard, Record, guard_class, silence
 from respool._waiter import FIRST_PAUSE, Closer, Sleeper, Waiter
 from respool._work import MARK, RETURNED, Work, trying
 from respool.errors import PoolReentrancyError
@@ -77,12 +78,14 @@ class Engine(ABC):
         "listener",
         "lock",
         "name",
+        "new_guard",
         "numbers",
         "owner",
         "poller",
         "resizing",
         "slow_acquire",
         "slow_release",
+        "spare",
         "suspects",
         "timed",
         "track",
@@ -114,6 +117,8 @@ class Engine(ABC):
         self.gate: deque[Guard | None] = deque()
         self.bell = Bell(self.gate.append)
         self.guards = guard_class(self.bell)
+        self.spare: deque[Guard] = deque()  # see `put_away`
+        self.new_guard: Callable[[], Guard] = self._spare_guard if FREE_THREADED else self.guards
         # [kind, subject] each, in order; the subject is None once it's booked.
         self.inbox = inbox
         self.numbers = itertools.count(1)
@@ -154,13 +159,25 @@ class Engine(ABC):
         self.timed = limits.idle_timeout is not None or limits.max_lifetime is not None
         # Whether each acquire, or each release, has something to do that the fast way doesn't.
         self.counts_idle = limits.max_idle is not None
-        limited = self.timed or self.counts_idle
+        limited = self.timed or self.counts_idle or FREE_THREADED
         self.slow_acquire = limited or self.hooks.validate is not None or self.track
         self.slow_release = limited or self.hooks.reset is not None
 
     def calm(self) -> tuple[Sized, Sized]:
         """Give what a row's `gate` and `due` are while nobody waits for it."""
         return SHUT if self.slow_acquire else self.gate, SHUT if self.slow_release else self.gate
+
+    def put_away(self, guard: Guard) -> None:
+        """Let a guard go that nobody else has ever seen."""
+        silence(guard)
+        if FREE_THREADED:  # to be used again: its note would send others the slow way for nothing
+            self.spare.append(guard)
+
+    def _spare_guard(self) -> Guard:
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return self.guards()
 
     # -- under the lock --------------------------------------------------------------------------------
 
@@ -276,7 +293,7 @@ class Engine(ABC):
         listener = self.listener
         if listener is not None and listener.bell.qsize():
             listener.hand_over(self.gate)  # it may have been interrupted, and be beyond hearing
-        if self.suspects or self.has_notes():
+        if self.suspects or (self.gate and self.has_notes()):
             self.settle_lost_locked(work)
         inbox = self.inbox
         while inbox:
@@ -295,7 +312,8 @@ class Engine(ABC):
         if self.limits.max_idle is not None:
             self.trim_locked(self.limits.max_idle, work)
         if may_destroy:
-            work.take_over(self.leftover)
+            if self.leftover:
+                work.take_over(self.leftover)
         else:
             self.leftover.take_over(work)
             if self.leftover and self.listener is not None:
@@ -305,7 +323,8 @@ class Engine(ABC):
                 closer.kick()
             if self.destroyer is not None:
                 self.destroyer.stop()
-        self.appoint_locked()
+        if listener is not None or self.accounts.sleeping or self.closers:
+            self.appoint_locked()
         if self.accounts.pending or self.poller is not None:
             self.appoint_poller_locked()
         if self.closed or self.dropped or self.accounts.blocked or self.accounts.shrunk or self.leftover:
@@ -357,8 +376,11 @@ class Engine(ABC):
             return
         if now is not None and now in self.closers:
             return
-        asleep: Any = chain(reversed(self.accounts.sleeping.values()), self.closers)
-        following = next((sleeper for sleeper in asleep if sleeper.nap is None), None)
+        # The one who came last will sleep for longest.
+        following: Any = next(reversed(self.accounts.sleeping.values()), None)
+        if following is None or following.nap is not None:
+            asleep: Any = chain(reversed(self.accounts.sleeping.values()), self.closers)
+            following = next((sleeper for sleeper in asleep if sleeper.nap is None), None)
         if following is None and now is None:
             return
         self.bell.__call__ = self.gate.append if following is None else following.bell.put

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from respool._slot import ASKING, CHECKING, CREATING, DESTROYING, RESETTING
 from respool.errors import safe_repr
-from respool.observers import LoggingObserver, PoolObserver
+from respool.observers import EVENTS, LoggingObserver, PoolObserver
 
 if TYPE_CHECKING:
     import weakref
@@ -52,6 +52,7 @@ class Hooks:
         "observer",
         "per_key",
         "reset",
+        "tells",
         "times_creation",
         "validate",
     )
@@ -77,8 +78,13 @@ class Hooks:
         self.reset = reset
         self.cost = cost
         self.observer = LoggingObserver() if observer is None else observer
+        # What the observer wants to know: what it overrides.
+        kind = type(self.observer)
+        self.tells = frozenset(
+            event for event in EVENTS if getattr(kind, event) is not getattr(PoolObserver, event)
+        )
         # The clock is asked only for an observer that wants to know.
-        self.times_creation = type(self.observer).created is not PoolObserver.created
+        self.times_creation = "created" in self.tells
         self._pool: Callable[[], ResourcePool[Any, Any] | None] = lambda: None
         self._inbox = inbox
         # By thread; each thread writes its own entry only, and None is as good as none: cheaper than taking it out.
@@ -140,8 +146,7 @@ class Hooks:
 
     def tell(self, event: str, key: object, *rest: object) -> None:
         """Tell the observer, whatever it does."""
-        method = getattr(type(self.observer), event)
-        if method is getattr(PoolObserver, event):
+        if event not in self.tells:
             return
         pool = self._pool()
         if pool is None:
@@ -150,7 +155,7 @@ class Hooks:
         depth = self._telling.get(me, 0)
         self._telling[me] = depth + 1
         try:
-            method(self.observer, pool, key, *rest)
+            getattr(type(self.observer), event)(self.observer, pool, key, *rest)
         except Exception as error:  # noqa: BLE001 - an observer must not break what it watches
             self._inbox.append([ERROR, (None, "observer")])
             _log_observer(pool, event, error)

@@ -12,7 +12,7 @@ from respool._defer import ASK
 from respool._rows import SHUT
 from respool._slot import ASKING, CHECKING, GONE, LIMBO, PENDING, QUARANTINED, READY, RESETTING, silence
 from respool._upkeep import Upkeep
-from respool._waiter import BACKSTOP, FIRST_PAUSE, Closer, longer
+from respool._waiter import FIRST_PAUSE, Closer, backstop, longer
 from respool._work import LOST, MARK, STALE, Lane, Work, trying
 from respool.errors import PoolTimeoutError, safe_repr
 from respool.limits import check_timeout
@@ -149,7 +149,7 @@ class Core(Upkeep):
                 nap = closer.nap  # before the look: whoever wakes it puts a new one in its place
                 if self.work_under_lock(self._await_empty_locked, closer):
                     break
-                left = BACKSTOP if deadline is None else min(BACKSTOP, deadline - monotonic())
+                left = backstop(1) if deadline is None else min(backstop(1), deadline - monotonic())
                 if left <= 0:
                     raise self._still_out(seconds)
                 if self.destroyer is not None:

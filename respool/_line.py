@@ -228,7 +228,8 @@ class Queueing(Deferring):
             ticket.slept = True
             accounts.total.waits += 1
             row.ledger.waits += 1
-        self.appoint_locked()
+        if self.listener is None:
+            self.appoint_locked()
         if accounts.pending:
             self.appoint_poller_locked()
         return DECIDED
@@ -241,7 +242,7 @@ class Queueing(Deferring):
     def _alone_locked(self, ticket: Waiter) -> bool:
         """Tell whether only hooks that wait themselves could ever free what `ticket` waits for."""
         hooks = self.hooks
-        mine = list(hooks.stuck(ticket.thread))
+        mine = list(hooks.stuck(ticket.thread)) if hooks.marks.get(ticket.thread) is not None else None
         if not mine:
             return False
         stuck = {id(record): record for record in mine}
@@ -276,7 +277,7 @@ class Queueing(Deferring):
                 if self.suspects:
                     left = min(left, SUSPECTING)
                 ticket.listen(nap, self.gate, min(left, ticket.pause) if polls else left)
-                if ticket.state is WAITING or self.has_notes():
+                if ticket.state is WAITING or (self.gate and self.has_notes()):
                     self.pump()
                 if ticket.state is WAITING and polls:
                     free = self.ask(row, ASK, others=True)

@@ -6,7 +6,7 @@ be given back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from respool._booking import Booking
 from respool._slot import (
@@ -22,6 +22,7 @@ from respool._slot import (
     QUEUED,
     READY,
     RESETTING,
+    VOID,
     Guard,
     Record,
     is_referenced_elsewhere,
@@ -29,12 +30,19 @@ from respool._slot import (
 from respool._work import ABANDONED
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from respool._work import Work
 
 __all__ = ["Losses"]
 
-_VOID: Final = Record(None)  # type: ignore[arg-type]  # the record of guards that stand for nothing any more
-_VOID.phase = GONE
+
+def _copy(gate: deque[Guard | None]) -> deque[Guard | None]:
+    while True:
+        try:
+            return gate.copy()
+        except RuntimeError:  # pragma: no cover - one step but where there's no interpreter lock
+            continue
 
 
 class Losses(Booking):
@@ -44,12 +52,12 @@ class Losses(Booking):
 
     def settle_lost_locked(self, work: Work) -> None:
         gate = self.gate
-        # A copy is made in one step; finalisers may append to the original at any moment.
-        for lost in gate.copy():
+        # Of a copy, since finalisers may append to the original at any moment.
+        for lost in _copy(gate):
             if lost is None:  # MARK
                 continue
             # Known references: the two deques' and the loop's.
-            if getattr(lost, "record", _VOID).phase is READY and is_referenced_elsewhere([lost], 3):
+            if getattr(lost, "record", VOID).phase is READY and is_referenced_elsewhere([lost], 3):
                 self.suspects.append(lost)
             else:
                 self._settle_one_locked(lost, work)
@@ -80,14 +88,14 @@ class Losses(Booking):
         guard = self.guards()
         # In one straight line: at any moment exactly one of the two stands for the record.
         guard.record = lost.record
-        lost.record = _VOID
+        lost.record = VOID
         return guard
 
     def _settle_one_locked(  # noqa: C901, PLR0912 - a table: what each phase means
         self, lost: Guard, work: Work
     ) -> None:
         """Give back what a lost guard stood for."""
-        record: Record = getattr(lost, "record", _VOID)
+        record: Record = getattr(lost, "record", VOID)
         phase = record.phase
         accounts = self.accounts
         if phase is CREATING and record.row.dead:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from respool import _stack
 from respool._ages import overdue
+from respool._free import FREE_THREADED
 from respool._losses import Losses
 from respool._slot import CONDEMNED, DESTROYING, LEAVING, READY, RESETTING, silence
 from respool._work import ABANDONED, DETACHED, FORGOTTEN, FREED, GOING, KEPT, LOST, RETURNED, STALE, Work
@@ -18,6 +19,7 @@ from respool.errors import InvalidReleaseError, LeaseLeakWarning, Quarantine, sa
 
 if TYPE_CHECKING:
     from respool._slot import Guard, Record
+    from respool._work import Lane
 
 __all__ = ["Releasing"]
 
@@ -29,7 +31,7 @@ class Releasing(Losses):
 
     # -- coming back -----------------------------------------------------------------------------------
 
-    def give_back(self, guard: Guard, record: Record) -> None:
+    def give_back(self, guard: Guard, record: Record) -> None:  # noqa: C901 - one list of where it may go
         """Take a resource back on the slow way.  Its holder has let go of it already."""
         lane = record.lane
         if lane is LOST:
@@ -64,6 +66,16 @@ class Releasing(Losses):
                 use.news[row] = None
             record.stamp = use.tick
             row.idle.append(guard)
+            if FREE_THREADED and (self.gate or row.queue or self.closed or record.lane is not row):
+                self._look_again(guard, row)
+
+    def _look_again(self, guard: Guard, row: Lane) -> None:
+        """Without the interpreter lock somebody may have begun to wait, or closed the pool, just before the push: undo it."""
+        try:
+            row.idle.remove(guard)
+        except ValueError:  # somebody has it already
+            return
+        self.post(RETURNED, guard)
 
     def _reset(self, guard: Guard, record: Record) -> bool:
         hooks = self.hooks
@@ -99,6 +111,15 @@ class Releasing(Losses):
                 f"{safe_repr(resource)} is not held on the fast tier of pool {self.name}: it's idle, or a lease holds it"
             )
         return record, guard
+
+    def claim_for_good(self, record: Record) -> None:
+        """Without the interpreter lock: see that of several who have found the same resource held only one takes it."""
+        try:
+            record.held.pop()
+        except IndexError:
+            raise InvalidReleaseError(
+                f"{safe_repr(record.resource)} is not held on the fast tier of pool {self.name}: somebody else has given it back"
+            ) from None
 
     def discard(self, guard: Guard, record: Record) -> None:
         """Destroy a resource instead of taking it back.  Its holder has let go of it already."""

@@ -17,12 +17,14 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from respool._free import FREE_THREADED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from respool._work import Lane
 
-__all__ = ["Bell", "Guard", "Record", "guard_class", "is_referenced_elsewhere", "silence"]
+__all__ = ["VOID", "Bell", "Guard", "Record", "guard_class", "is_referenced_elsewhere", "silence"]
 
 # A resource's phases.  Between READY's two halves, idle and leased, it moves without the lock; all others
 # change under it or by the one who holds the guard.
@@ -43,6 +45,9 @@ GONE: Final = "gone"  # out of the books
 LIMBO: Final = "limbo"  # made before a fork, in the parent: kept referenced, never used or destroyed here
 
 
+_NOT_NEEDED: Final[list[None]] = []
+
+
 class Record:
     """What the pool knows of one resource.  The pool holds it as long as the resource has a room."""
 
@@ -53,6 +58,7 @@ class Record:
         "deferred",
         "draw",
         "guard",
+        "held",
         "holder",
         "lane",
         "outer",
@@ -75,6 +81,8 @@ class Record:
         self.phase = QUEUED
         self.cost = 0  # charged when the room was granted, given back as it was
         self.guard: Guard | None = None  # here while it's held on the fast tier
+        # Without the interpreter lock: has an item while it's held there, which whoever gives it back takes out.
+        self.held: list[None] = [] if FREE_THREADED else _NOT_NEEDED
         self.uses = 0  # times handed out; written by the holder only
         self.stamp = 0  # `Use.tick` when it was last given back
         self.reason = "leaked"  # why it is destroyed; what stands here until somebody knows better
@@ -90,6 +98,10 @@ class Record:
         self.holder: Any = None
         # While a hook runs on it: the record whose hook the thread was in before, on the same pool.
         self.outer: Record | None = None
+
+
+VOID: Final = Record(None)  # type: ignore[arg-type]  # the record of guards that stand for nothing any more
+VOID.phase = GONE
 
 
 class Bell:
@@ -122,7 +134,10 @@ class _Silent(Guard):
 
 def silence(guard: Guard) -> None:
     """Let a guard go without a note: its record is out of the books."""
-    guard.__class__ = _Silent
+    if FREE_THREADED:  # where a change of class stops all threads; so there is a note, which means nothing
+        guard.record = VOID
+    else:
+        guard.__class__ = _Silent
 
 
 def _count(guard: object) -> int:

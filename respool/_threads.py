@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import weakref
 from _thread import allocate_lock, start_new_thread
-from typing import TYPE_CHECKING, Any
+from time import sleep
+from typing import TYPE_CHECKING, Any, Final
 
+from respool._free import FREE_THREADED
 from respool._work import trying
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Starter"]
+
+
+_PAUSE: Final = 0.001
+"""Seconds between two looks of whoever waits for a start without the interpreter lock."""
 
 
 class _Token:
@@ -33,7 +39,7 @@ class _Token:
         self.thread = thread
 
 
-def _start(token: _Token) -> None:
+def _start(token: _Token) -> None:  # pragma: no cover - in a bare thread, which no tracer follows
     try:
         token.thread.start()
     except RuntimeError:  # no more threads, or the interpreter ends: the thread has no number, which tells
@@ -76,7 +82,7 @@ class Starter:
         taken = False
         for taken in trying(self._lock):  # noqa: B007 - used below
             break
-        if not taken:
+        if not taken:  # pragma: no cover - a race: somebody else prepares a start
             return False
         token: _Token | None = None
         try:
@@ -87,9 +93,8 @@ class Starter:
             begun = allocate_lock()
             begun.acquire()
             token = _Token(thread)
-            watch = weakref.ref(
-                token, begun.__exit__
-            )  # `__exit__` of a lock is its release, and takes an argument
+            opening: Any = begun.__exit__  # which is its release, and takes arguments
+            watch = weakref.ref(token, opening)
             self._begun = begun
             self._watch = watch
             self.thread = thread
@@ -97,6 +102,9 @@ class Starter:
         finally:
             token = None
             self._lock.release()
+        # Without the interpreter lock the token, whose maker this is, lives on until this thread runs again.
+        while FREE_THREADED and begun.locked():
+            sleep(_PAUSE)
         with begun:  # open once the token has gone
             pass
         if thread.ident is None:

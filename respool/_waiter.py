@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from respool._free import FREE_THREADED
 from respool._rows import Ticket
 from respool._slot import CREATING
 from respool._work import RETURNED
@@ -33,6 +34,9 @@ BACKSTOP: Final = 5.0
 """Seconds after which a sleeper looks for itself.  No wake-up relies on it: it bounds what an unknown defect, or two interrupts within the few
 instructions that answer the first, could cost."""
 
+NAP: Final = 0.25
+"""Seconds after which a sleeper that can't listen looks for notes itself."""
+
 _LOOKERS: Final = 16
 
 
@@ -40,13 +44,11 @@ def backstop(sleepers: int) -> float:
     """Give the seconds after which one of so many sleepers looks for itself.
 
     A look serves everybody who can be served, so it's enough that somebody looks now and then: if each of 10,000 did,
-    they'd do little else.
+    they'd do little else.  Without the interpreter lock an object whose maker is asleep lives on until that one has looked
+    again, and it may be a lease that somebody else has dropped: so the looks aren't for defects only there.
     """
-    return BACKSTOP * max(1.0, sleepers / _LOOKERS)
+    return (NAP if FREE_THREADED else BACKSTOP) * max(1.0, sleepers / _LOOKERS)
 
-
-NAP: Final = 0.25
-"""Seconds after which a sleeper that can't listen looks for notes itself."""
 
 FIRST_PAUSE: Final = 0.0002
 """Seconds between the first and the second time that what is pending is asked while somebody waits for it."""
@@ -65,7 +67,7 @@ _HANDLERS_BREAK_GET: Final = sys.version_info < (3, 13)
 
 def _nap() -> Any:  # noqa: ANN401 - a lock has no public type in 3.11
     """Make what the calling thread sleeps on instead of its bell, if it has to."""
-    if not (_HANDLERS_BREAK_GET and threading.current_thread() is threading.main_thread()):
+    if not (_HANDLERS_BREAK_GET and get_ident() == threading.main_thread().ident):
         return None
     nap = allocate_lock()
     nap.acquire()
@@ -127,10 +129,12 @@ class Sleeper:
 
         What else was on the bell was meant to wake the owner, who may be asleep: ring again.
         """
+        bell = self.bell
         try:
-            while True:
-                notes.extend(iter(self.bell.get_nowait, None))
-        except Empty:
+            while bell.qsize():
+                # One item, as in `listen`.
+                notes.extend(islice(iter(bell.get_nowait, None), 1))
+        except Empty:  # the owner has taken it meanwhile
             pass
         finally:
             self.bell.put(None)
@@ -253,6 +257,8 @@ class Hand:
         record = guard.record
         lease._record = record
         lease._guard = guard
+        if FREE_THREADED:
+            lease._hold = [guard]
         self.guard = None
         record.uses += 1
         return lease
@@ -262,6 +268,8 @@ class Hand:
         guard: Any = self.guard
         record = guard.record
         record.guard = guard
+        if FREE_THREADED:
+            record.held.append(None)
         self.guard = None
         record.uses += 1
         return record.resource

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from respool._free import FREE_THREADED
 from respool._slot import PENDING
 from respool.errors import safe_repr
 from respool.group import take_group
@@ -89,6 +90,8 @@ class Face(Generic[K, T]):
         record, guard = core.claim(resource)
         if when is not None and not core.is_free(record, when):
             record, guard = core.claim(resource)  # somebody may have given it back while `when` was asked
+            if FREE_THREADED:
+                core.claim_for_good(record)
             # In one straight line: a resource that is in use yet may at no moment look like one that was leaked.
             record.when = when
             record.phase = PENDING
@@ -97,6 +100,8 @@ class Face(Generic[K, T]):
             return
         if when is not None:
             record, guard = core.claim(resource)
+        if FREE_THREADED:
+            core.claim_for_good(record)
         record.guard = None
         core.give_back(guard, record)
 
@@ -114,6 +119,8 @@ class Face(Generic[K, T]):
             The resource isn't of this pool, or is idle, or a lease holds it: only a holder discards.
         """
         record, guard = self._core.claim(resource)
+        if FREE_THREADED:
+            self._core.claim_for_good(record)
         record.guard = None
         self._core.discard(guard, record)
 
@@ -185,6 +192,8 @@ class BoundPool(Face[K, T]):
         guard = hand.guard  # what `Hand.bare` does, written out: this is the way of a validating pool
         record = guard.record
         record.guard = guard
+        if FREE_THREADED:
+            record.held.append(None)
         hand.guard = None
         record.uses += 1
         return record.resource  # type: ignore[no-any-return]

@@ -5,10 +5,13 @@ The fast ways are written as in `respool.lease`: what is looked at and what is p
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from respool._free import FREE_THREADED
 from respool._slot import PENDING
+from respool._work import trying
 from respool.errors import LeaseLostError, LeaseReleasedError, safe_repr
 
 if TYPE_CHECKING:
@@ -170,6 +173,9 @@ class LeaseGroup(Generic[K, T]):
             guards = self._guards  # fetched anew after each jump back, where another thread may have come in
             if not guards:
                 break
+            if FREE_THREADED:
+                self._end(lambda guard: core.defer_until(guard, when))
+                break
             # In one straight line up to the pop: a resource in use may at no moment look like one that was leaked.
             record = guards[-1].record
             record.when = when
@@ -216,20 +222,22 @@ _MadeGroup.__module__ = "respool"
 class _Shared:
     """A `when` that speaks for several resources: asked by one thread at a time, and never again once it has said yes."""
 
-    __slots__ = ("_asked", "_free", "_when")
+    __slots__ = ("_asking", "_free", "_when")
 
     def __init__(self, when: Callable[[], object]) -> None:
         self._when: Callable[[], object] | None = when
-        self._asked = False  # somebody is asking
+        self._asking = allocate_lock()  # held by the one who asks
         self._free = False
 
     def __call__(self) -> bool:
         if self._free:
             return True
-        # Looking, claiming and entering the block are one step.
-        if self._asked:
+        # A try that succeeds can't be lost to an interrupt: a `for` step is one instruction.
+        taken = False
+        for taken in trying(self._asking):  # noqa: B007 - used below
+            break
+        if not taken:
             return False  # the next turn will know
-        self._asked = True
         try:
             when = self._when
             if when is not None and when():
@@ -237,7 +245,7 @@ class _Shared:
                 self._when = None
             return self._free
         finally:
-            self._asked = False
+            self._asking.release()
 
 
 def take_group(core: Core, lane: Lane, n: int, timeout: float | None) -> LeaseGroup[Any, Any]:

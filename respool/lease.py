@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from respool._free import FREE_THREADED
 from respool._slot import PENDING
 from respool.errors import LeaseLostError, LeaseReleasedError, safe_repr
 
@@ -226,7 +227,70 @@ class Lease(Generic[K, T]):
         )
 
 
-class MadeLease(Lease[K, T]):
+class _ClaimedLease(Lease[K, T]):
+    """A lease without the interpreter lock: of several threads that give it back, the one that empties `_hold` does."""
+
+    __slots__ = ("_hold",)
+
+    _hold: list[Guard]
+
+    def _claim(self) -> Guard | None:
+        try:
+            guard = self._hold.pop()
+        except IndexError:
+            return None
+        self._guard = None
+        return guard
+
+    def release(self, when: Callable[[], object] | None = None) -> None:
+        if self._guard is not None and when is not None:
+            self._release_when(when)
+        elif (guard := self._claim()) is not None:
+            lane_engine(self._record).give_back(guard, self._record)
+
+    def _release_when(self, when: Callable[[], object]) -> None:
+        record = self._record
+        engine = lane_engine(record)
+        free = engine.is_free(record, when)
+        guard = self._claim()
+        if guard is None:
+            return
+        if free:
+            engine.give_back(guard, record)
+            return
+        engine.defer_until(guard, when)
+
+    def discard(self) -> None:
+        guard = self._claim()
+        if guard is None:
+            raise self._spent("discard")
+        lane_engine(self._record).discard(guard, self._record)
+
+    def detach(self) -> T:
+        resource = self.resource
+        guard = self._claim()
+        if guard is None:
+            raise self._spent("detach")
+        lane_engine(self._record).detach(guard, self._record)
+        return resource
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        guard = self._claim()
+        if guard is not None:
+            engine = lane_engine(self._record)
+            spoilt = kind is not None and engine.discard_on_error
+            (engine.discard if spoilt else engine.give_back)(guard, self._record)
+
+
+if TYPE_CHECKING:
+    _Base = Lease
+else:
+    _Base = _ClaimedLease if FREE_THREADED else Lease
+
+
+class MadeLease(_Base[K, T]):
     """What a pool makes: a Lease that can be made, without arguments, which is the cheapest way there is.
 
     The pool fills in the record and the guard.

@@ -6,14 +6,14 @@ raises is caught and logged by the pool (`respool._hooks`), so a broken observer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from respool.errors import safe_repr
 
 if TYPE_CHECKING:
     from respool.pool import ResourcePool
 
-__all__ = ["LoggingObserver", "PoolObserver"]
+__all__ = ["EVENTS", "LoggingObserver", "PoolObserver"]
 
 
 class PoolObserver:
@@ -44,6 +44,10 @@ class PoolObserver:
 
     def hook_failed(self, pool: ResourcePool[Any, Any], key: Any, hook: str, error: BaseException) -> None:  # noqa: ANN401
         """Tell that a hook raised: its name (a key of `PoolStats.hook_errors`) and what it raised."""
+
+
+EVENTS: Final = tuple(name for name in vars(PoolObserver) if not name.startswith("_"))
+"""The names of what an observer is told."""
 
 
 class LoggingObserver(PoolObserver):

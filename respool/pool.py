@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from respool import _process
 from respool._destroyer import Destroyer
+from respool._free import FREE_THREADED
 from respool._hooks import Hooks
 from respool._lifecycle import Core
 from respool._managed import Managed
@@ -292,6 +293,8 @@ class ResourcePool(Managed[K, T]):
         guard = hand.guard  # what `Hand.bare` does, written out: this is the way of a validating pool
         record = guard.record
         record.guard = guard
+        if FREE_THREADED:
+            record.held.append(None)
         hand.guard = None
         record.uses += 1
         return record.resource  # type: ignore[no-any-return]

@@ -134,6 +134,7 @@ class Twin:
         self.careless = False  # a matching that is interrupted drops what it had condemned
         self.settled = True
         self.sound = True  # nothing failed so far
+        self.lossy = False  # the matching that was interrupted has lost an idle resource
         # Size and cost when last compared, by key and in all.
         self.most: dict[str | None, tuple[int, int]] = {}
 
@@ -169,6 +170,7 @@ class Twin:
             guard = self.guards()
             guard.record = record = lost.record
             if record.phase is READY:
+                self.lossy = True
                 self.accounts.leak(record)
                 self.model.doom(self.things[record], "leaked")
                 self.dying.append(guard)
@@ -188,7 +190,7 @@ class Twin:
         if later:
             self.sound = True
             return []
-        blurred = False
+        blurred = self.lossy = False
         while not self.attempt(self.in_matching, self._match):
             if self.careless:
                 blurred = True
@@ -209,6 +211,12 @@ class Twin:
             assert sorted(chosen[: len(shed)], key=id) == sorted(shed, key=id), "others were shed"
             del chosen[: len(shed)]
         assert chosen == expected, "others were condemned, or in another order"
+        if (
+            self.lossy
+        ):  # what was lost makes room, too: what was condemned before as surplus could have stayed until now
+            for guard in condemned:
+                assert guard.record.reason in {"surplus", "evicted"}
+                self.things[guard.record].reason = guard.record.reason
         self._sort_served()
         assert self.accounts.shrunk == self.model.is_shrinking()
         self.check()
@@ -341,6 +349,7 @@ def _check_ledger(ledger: Ledger, happened: Counter[str], books: Accounts | Row)
     written |= {"adopted": ledger.adopted, "abandoned": ledger.abandoned}
     written |= {"leaked": ledger.leaked, "retired": ledger.retired, "retired firsts": ledger.retired_firsts}
     written |= {f"destroyed for {reason}": number for reason, number in ledger.destroyed_for.items()}
-    assert {what: number for what, number in written.items() if number} == +happened
+    books_say = {what: number for what, number in written.items() if number}
+    assert books_say == +happened, f"the books say {books_say}, the model {happened}"
     came, went = ledger.created + ledger.adopted, ledger.destroyed + ledger.detached + ledger.abandoned
     assert came == went + books.size - books.creating
