@@ -25,7 +25,7 @@ from respool._accounting import Accounts
 from respool._free import FREE_THREADED
 from respool._keys import KeyTable
 from respool._rows import SERVED, SHUT, WAITING
-from respool._slot import CREATING, Bell, Guard, Record, guard_class, silence
+from respool._slot import CREATING, Bell, Guard, Record, guard_class
 from respool._waiter import FIRST_PAUSE, Closer, Sleeper, Waiter
 from respool._work import MARK, RETURNED, Work, trying
 from respool.errors import PoolReentrancyError
@@ -78,7 +78,6 @@ class Engine(ABC):
         "listener",
         "lock",
         "name",
-        "new_guard",
         "numbers",
         "owner",
         "poller",
@@ -117,8 +116,7 @@ class Engine(ABC):
         self.gate: deque[Guard | None] = deque()
         self.bell = Bell(self.gate.append)
         self.guards = guard_class(self.bell)
-        self.spare: deque[Guard] = deque()  # see `put_away`
-        self.new_guard: Callable[[], Guard] = self._spare_guard if FREE_THREADED else self.guards
+        self.spare: deque[Guard] = deque()  # see `Losses.put_away`
         # [kind, subject] each, in order; the subject is None once it's booked.
         self.inbox = inbox
         self.numbers = itertools.count(1)
@@ -166,18 +164,6 @@ class Engine(ABC):
     def calm(self) -> tuple[Sized, Sized]:
         """Give what a row's `gate` and `due` are while nobody waits for it."""
         return SHUT if self.slow_acquire else self.gate, SHUT if self.slow_release else self.gate
-
-    def put_away(self, guard: Guard) -> None:
-        """Let a guard go that nobody else has ever seen."""
-        silence(guard)
-        if FREE_THREADED:  # to be used again: its note would send others the slow way for nothing
-            self.spare.append(guard)
-
-    def _spare_guard(self) -> Guard:
-        try:
-            return self.spare.pop()
-        except IndexError:
-            return self.guards()
 
     # -- under the lock --------------------------------------------------------------------------------
 

@@ -32,10 +32,19 @@ ERROR: Final = "error"
 _IN_HOOK = (CREATING, CHECKING, RESETTING, DESTROYING, ASKING)
 
 
+_COROUTINE: Final = 0x80 | 0x200
+"""``inspect.CO_COROUTINE`` and ``CO_ASYNC_GENERATOR``."""
+
+
 def check_hook(name: str, hook: object, *, needed: bool = False) -> None:
     """Refuse a hook that can't be called."""
     if (hook is None and needed) or (hook is not None and not callable(hook)):
         raise TypeError(f"{name} must be callable{'' if needed else ' or None'}, got {safe_repr(hook)}")
+    code = getattr(hook, "__code__", None)
+    if getattr(code, "co_flags", 0) & _COROUTINE:
+        raise TypeError(
+            f"{name} must be a plain function, got the coroutine function {safe_repr(hook)}: nothing would await it"
+        )
 
 
 class Hooks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from respool._booking import Booking
+from respool._free import FREE_THREADED
 from respool._slot import (
     ASKING,
     CHECKING,
@@ -26,6 +27,7 @@ from respool._slot import (
     Guard,
     Record,
     is_referenced_elsewhere,
+    silence,
 )
 from respool._work import ABANDONED
 
@@ -49,6 +51,21 @@ class Losses(Booking):
     """The part of the locked section that deals with lost guards."""
 
     __slots__ = ()
+
+    def new_guard(self) -> Guard:
+        """Give a guard that stands for nothing yet."""
+        if FREE_THREADED:
+            try:
+                return self.spare.pop()
+            except IndexError:
+                pass
+        return self.guards()
+
+    def put_away(self, guard: Guard) -> None:
+        """Let a guard go that nobody else has ever seen."""
+        silence(guard)
+        if FREE_THREADED:  # to be used again: its note would send others the slow way for nothing
+            self.spare.append(guard)
 
     def settle_lost_locked(self, work: Work) -> None:
         gate = self.gate

@@ -104,7 +104,12 @@ class Releasing(Losses):
         """Find the record and the guard of a resource that is held on the fast tier."""
         record = self.by_id.get(id(resource))
         if record is None:
-            raise InvalidReleaseError(f"{safe_repr(resource)} does not belong to pool {self.name}")
+            lease = type(resource).__module__ == "respool" and type(resource).__name__ in {
+                "Lease",
+                "LeaseGroup",
+            }
+            hint = ": a lease is given back by its own release()" if lease else ""
+            raise InvalidReleaseError(f"{safe_repr(resource)} does not belong to pool {self.name}{hint}")
         guard = record.guard
         if guard is None:
             raise InvalidReleaseError(

@@ -170,9 +170,11 @@ class Lease(Generic[K, T]):
         LeaseLostError
             The lease was made before a fork, in the parent process.
         """
+        if self._guard is None:
+            raise self._spent("detach")
         resource = self.resource
         guard = self._guard
-        if guard is None:
+        if guard is None:  # pragma: no cover - a race: given back just now
             raise self._spent("detach")
         self._guard = None
         lane_engine(self._record).detach(guard, self._record)
@@ -267,6 +269,8 @@ class _ClaimedLease(Lease[K, T]):
         lane_engine(self._record).discard(guard, self._record)
 
     def detach(self) -> T:
+        if self._guard is None:
+            raise self._spent("detach")
         resource = self.resource
         guard = self._claim()
         if guard is None:

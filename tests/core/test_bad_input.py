@@ -78,6 +78,30 @@ def test_limits_that_may_be_zero(field: str) -> None:
     assert getattr(PoolLimits(**{field: 0}), field) == 0
 
 
+@pytest.mark.parametrize("hook", ["create", "destroy", "validate", "reset", "cost"])
+def test_hooks_are_no_coroutine_functions(hook: str) -> None:
+    """Bad input: a coroutine function as a hook is refused at once; its coroutines would be the resources, or true answers."""
+
+    async def awaited(*_: object) -> object:
+        return object()
+
+    with pytest.raises(TypeError, match=f"{hook} must be a plain function"):
+        ResourcePool(**{"create": lambda key: object(), hook: awaited})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", ["release", "discard"])
+def test_a_lease_is_not_given_back_as_its_resource(make_pool: MakePool, call: str) -> None:
+    """P40: a lease or a group that is passed where its resource belongs is refused, and the error says how it's given back."""
+    pool = make_pool()
+    with pool.lease("A") as thing, pool.lease_many(2, "A") as things:
+        assert thing not in things
+        for held in (pool.lease("A"), pool.lease_many(1, "A")):
+            with pytest.raises(InvalidReleaseError, match=r"given back by its own release\(\)"):
+                getattr(pool, call)(held)
+            held.release()
+    assert_quiet(pool, keys="A", leased=0)
+
+
 def test_limits_are_frozen_and_named(make_pool: MakePool) -> None:
     """P11: limits are given by name, can't be changed behind the pool's back, and compare by value."""
     with pytest.raises(TypeError):

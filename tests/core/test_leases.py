@@ -233,7 +233,7 @@ def test_detach_gives_the_resource_away(make_pool: MakePool, factory: Factory, r
     for call in (pool.release, pool.discard):
         with pytest.raises(InvalidReleaseError):
             call(thing)
-    with pytest.raises(LeaseReleasedError):
+    with pytest.raises(LeaseReleasedError, match=r"detach: .*was given back before"):
         lease.detach()
     pool.clear()
     pool.close()
