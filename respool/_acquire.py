@@ -257,6 +257,6 @@ class Acquiring(Queueing):
         """See that the threads are there that this pool will need for what is about to come into it."""
         if self.destroyer is not None:
             self.destroyer.start()
-        if self.timed and not self.watched:
+        if self.timed and not (self.watched and _reaper.is_there()):
             core: Any = self  # a Core, which isn't to be imported from here
             self.watched = _reaper.watch(core)

@@ -19,7 +19,7 @@ from respool._work import trying
 if TYPE_CHECKING:
     from respool._lifecycle import Core
 
-__all__ = ["after_fork_in_child", "nudge", "watch"]
+__all__ = ["after_fork_in_child", "is_there", "nudge", "watch"]
 
 _LEAST: Final = 0.01
 """Seconds between two looks at a pool, at least."""
@@ -35,6 +35,8 @@ class _Reaper:
         self.lock = allocate_lock()
         self.thread: threading.Thread | None = None
         self.starter = Starter()
+        # When it looks at which pool next.  Not a variable of the thread's: should that die, the next one goes on.
+        self.due: dict[weakref.ref[Core], float] = {}
         self.inbox: SimpleQueue[Any] = (
             SimpleQueue()
         )  # weak references to pools: new ones, or ones that have died
@@ -62,26 +64,30 @@ class _Reaper:
         return True
 
     def run(self) -> None:
-        due: dict[weakref.ref[Core], float] = {}
         while True:
             try:
-                self.turn(due)
-                if due or not self.inbox.empty():
-                    continue
-                with self.lock:
-                    if self.inbox.empty():
-                        self.thread = None
-                # Whoever came while the lock was taken has put a pool and left it at that: it's looked after here, as long
-                # as no other thread has begun.
-                if self.thread is None and self.inbox.empty():
-                    return
-                with self.lock:  # pragma: no cover - a race: tests/core/test_reaper.py stops the thread here
-                    if self.thread is None:
-                        self.thread = threading.current_thread()
-                    elif self.thread is not threading.current_thread():
+                while True:  # so that a jump back is inside the try, too
+                    if self.look(self.due):
                         return
             except BaseException:  # noqa: BLE001, S110 - what a hook raises has been counted; an interrupt is not for this thread
                 pass
+
+    def look(self, due: dict[weakref.ref[Core], float]) -> bool:
+        """Do one turn; True when there's nothing left to look after, and the thread is to end."""
+        self.turn(due)
+        if due or not self.inbox.empty():
+            return False
+        with self.lock:
+            if self.inbox.empty():
+                self.thread = None
+        # Whoever came while the lock was taken has put a pool and left it at that: it's looked after here, as long
+        # as no other thread has begun.
+        if self.thread is None and self.inbox.empty():
+            return True
+        with self.lock:  # pragma: no cover - a race: tests/core/test_reaper.py stops the thread here
+            if self.thread is None:
+                self.thread = threading.current_thread()
+            return self.thread is not threading.current_thread()
 
     def turn(self, due: dict[weakref.ref[Core], float]) -> None:
         """Wait until something is due or somebody comes, and do it."""
@@ -115,6 +121,11 @@ _reaper = _Reaper()
 def watch(core: Core) -> bool:
     """Have the thread look after a pool until `look_after_time` gives None; False if there's no thread just now."""
     return _reaper.watch(core)
+
+
+def is_there() -> bool:
+    """Tell whether the thread lives, or is being started: it may have been killed by an asynchronous exception."""
+    return _reaper.thread is not None and _reaper.starter.is_busy()
 
 
 def nudge(core: Any) -> None:  # noqa: ANN401 - a Core, or a part of one

@@ -7,6 +7,7 @@ exception is renewed by those who wait for it.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -56,7 +57,9 @@ def test_interrupts_of_the_destroyer(deaths: list[str]) -> None:
     factory = Factory()
     pool = new_pool(factory, where="background")
     sender = Sender(lambda: destroyers(pool))
-    for number in range(600):
+    for number in itertools.count():
+        if number >= 600 and sender.sent > 300:  # on a busy machine few arrive in each round
+            break
         leases = [pool.lease(number % 5, timeout=20) for _ in range(ROOMS)]
         for lease in leases[1:]:
             lease.discard()
@@ -65,7 +68,6 @@ def test_interrupts_of_the_destroyer(deaths: list[str]) -> None:
         if number % 3 == 0:
             os.sched_yield()
             sender.send()
-    assert sender.sent > 300
     assert_whole(pool, factory, lost=sender.sent)
 
 
@@ -96,12 +98,13 @@ def test_interrupts_of_the_reaper(monkeypatch: pytest.MonkeyPatch, deaths: list[
     sender = Sender(lambda: [thread for thread in named(REAPER) if thread not in earlier])
     factory = Factory()
     pool = new_pool(factory, where="caller", idle_timeout=0.001)
-    for number in range(600):
+    for number in itertools.count():
+        if number >= 600 and sender.sent > 300:  # on a busy machine few arrive in each round
+            break
         fill(pool, ROOMS, number % 5)
         sender.send()
         os.sched_yield()
         sender.send()
-    assert sender.sent > 300
     fill(pool, 1, "A")
     wait_until(lambda: not pool.stats().size, "somebody who reaps")
     assert_whole(pool, factory, lost=sender.sent)
