@@ -111,6 +111,27 @@ def storm(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *storms, *session.posargs, env={"RESPOOL_STORM": "13000"})
 
 
+@nox.session(python=False)
+def free_threaded(session: nox.Session) -> None:
+    """Run the tests that need no extras on a CPython without the interpreter lock, which scripts/free-threaded builds."""
+    script = str(ROOT / "scripts" / "free-threaded")
+    found = subprocess.run([script], check=False, stdout=subprocess.PIPE, text=True)  # noqa: S603 - the project's own
+    if found.returncode:
+        session.error("there is no CPython without the interpreter lock, and none can be built here")
+    # nox would want to know the interpreter before it has been built, so this session makes its environment itself.
+    env = Path(session.create_tmp()) / "env"
+    session.run(found.stdout.strip(), "-m", "venv", "--clear", str(env), external=True)
+    python = str(env / "bin" / "python")
+    packages = [*group("free-threaded"), "--editable", "."]
+    session.run(python, "-m", "pip", "install", "--quiet", *packages, external=True)
+    # Without the variable an extension that isn't made for it would bring the lock back.
+    without = {"PYTHON_GIL": "0", "RESPOOL_EXPECT_FREE_THREADED": "1"}
+    asked = "import sys, respool; sys.exit(sys._is_gil_enabled())"
+    session.run(python, "-c", asked, external=True, env=without)
+    arguments = session.posargs or ["--numprocesses=auto", "tests/core", "tests/buffers"]
+    session.run(python, "-m", "pytest", *arguments, external=True, env=without)
+
+
 @nox.session(python=PYTHONS)
 def wheel(session: nox.Session) -> None:
     """Run the whole suite on the built wheel, in a folder where the sources cannot be imported."""

@@ -14,9 +14,23 @@ Single operations on lists, dicts and deques are atomic there, too; the pool's l
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-__all__ = ["FREE_THREADED"]
+if TYPE_CHECKING:
+    from collections import deque
+
+__all__ = ["FREE_THREADED", "snapshot"]
+
+T = TypeVar("T")
 
 FREE_THREADED: Final[bool] = not getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether the interpreter runs without its lock.  It may be turned on later, by an extension module, but never off."""
+
+
+def snapshot(items: deque[T]) -> deque[T]:
+    """Copy what others change meanwhile: one step with the interpreter lock, and not without, where it's tried until it succeeds."""
+    while True:
+        try:
+            return items.copy()
+        except RuntimeError:  # pragma: no cover - changed while it was copied
+            continue

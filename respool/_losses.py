@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from respool._booking import Booking
-from respool._free import FREE_THREADED
+from respool._free import FREE_THREADED, snapshot
 from respool._slot import (
     ASKING,
     CHECKING,
@@ -32,19 +32,9 @@ from respool._slot import (
 from respool._work import ABANDONED
 
 if TYPE_CHECKING:
-    from collections import deque
-
     from respool._work import Work
 
 __all__ = ["Losses"]
-
-
-def _copy(gate: deque[Guard | None]) -> deque[Guard | None]:
-    while True:
-        try:
-            return gate.copy()
-        except RuntimeError:  # pragma: no cover - one step but where there's no interpreter lock
-            continue
 
 
 class Losses(Booking):
@@ -70,7 +60,7 @@ class Losses(Booking):
     def settle_lost_locked(self, work: Work) -> None:
         gate = self.gate
         # Of a copy, since finalisers may append to the original at any moment.
-        for lost in _copy(gate):
+        for lost in snapshot(gate):
             if lost is None:  # MARK
                 continue
             # Known references: the two deques' and the loop's.

@@ -238,9 +238,10 @@ class Managed(Face[K, T]):
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a pool can't be pickled or copied: its resources belong to this process")
 
-    def __del__(self) -> None:
+    def __del__(self, exiting: Callable[[], bool] = _process.exiting) -> None:
+        # As an argument: without the interpreter lock this may run after the modules' names are gone.
         core = getattr(self, "_core", None)
-        if core is None or core.closed or _process.exiting():
+        if core is None or core.closed or exiting():
             return
         size = core.drop()
         if size:

@@ -21,7 +21,7 @@ __all__ = ["exiting", "register"]
 
 _pools: dict[int, weakref.ref[Core]] = {}
 _installed = False
-_exiting = False
+_state = {"exiting": False}
 
 
 def register(core: Core) -> None:
@@ -39,9 +39,9 @@ def _forget(number: int, _: object) -> None:
     _pools.pop(number, None)
 
 
-def exiting() -> bool:
-    """Tell whether the interpreter is on its way out."""
-    return _exiting
+def exiting(state: dict[str, bool] = _state) -> bool:
+    """Tell whether the interpreter is on its way out: also to a finaliser that runs after this module's names are gone."""
+    return state["exiting"]
 
 
 def _living() -> list[Core]:
@@ -49,8 +49,7 @@ def _living() -> list[Core]:
 
 
 def _at_exit() -> None:
-    global _exiting  # noqa: PLW0603
-    _exiting = True
+    _state["exiting"] = True
     for core in _living():
         core.at_interpreter_exit()
 

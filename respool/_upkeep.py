@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from respool._ages import draw, end_of_life, overdue
 from respool._batch import Batching
 from respool._defer import ASK
+from respool._free import snapshot
 from respool._rows import IMPOSSIBLE, SHUT, WAITING
 from respool._slot import QUARANTINED, Record
 from respool._waiter import Hand
@@ -199,7 +200,7 @@ class Upkeep(Batching):
         now = monotonic()
         limits = self.limits
         for lane in list(self.keys.all_locked()):
-            if not any(overdue(guard.record, limits, now) for guard in lane.idle.copy()):
+            if not any(overdue(guard.record, limits, now) for guard in snapshot(lane.idle)):
                 continue
             # Each is looked at where it lies, at the left end, and the others are passed by, which leaves their order
             # as it was.  A pool with limits on time gives and takes on slow ways only, and those are shut now.
@@ -241,7 +242,7 @@ class Upkeep(Batching):
             at = at if end is None or end <= now else min(at, end)
         if limits.idle_timeout is not None:
             for lane in self.keys.all_locked():
-                for guard in lane.idle.copy():
+                for guard in snapshot(lane.idle):
                     at = min(at, guard.record.since + limits.idle_timeout)
         return min(at, now + _POLL) if self.accounts.pending else at
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from respool._version import __version__
 ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
     (r"needs (C?Python|Python) 3\.1[23]", "the same tests run on that version in another step of CI"),
     (r"needs the packages of the group docs", "the session `docs` of noxfile.py runs it"),
+    (
+        r"needs the interpreter lock: \S",
+        "all Pythons of CI but the one of the session `free_threaded` have it",
+    ),
 )
 
 _skips: dict[str, str] = {}
@@ -62,17 +67,37 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{nodeid}: {reason}")
 
 
+def _locked() -> bool:
+    """Whether the interpreter lets one thread run at a time."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
 def pytest_report_header() -> list[str]:
-    """Tell which copy of the package is tested."""
-    return [f"respool {__version__} from {respool.__path__[0]}"]
+    """Tell which copy of the package is tested, and whether without the interpreter lock."""
+    lock = "" if _locked() else ", without the interpreter lock"
+    return [f"respool {__version__} from {respool.__path__[0]}{lock}"]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked as impossible without the interpreter lock where there is none."""
+    if _locked():
+        return
+    for marker in item.iter_markers("needs_gil"):
+        pytest.skip(f"needs the interpreter lock: {marker.kwargs['reason']}")
 
 
 def pytest_configure() -> None:
-    """Make signals work, and with RESPOOL_EXPECT_INSTALLED=1 refuse to test anything but an installed copy."""
+    """Make signals work, and refuse to test anything but what is asked for.
+
+    With RESPOOL_EXPECT_INSTALLED=1 that is an installed copy, with RESPOOL_EXPECT_FREE_THREADED=1 an interpreter without
+    its lock.
+    """
     # nohup and a shell's background ignore these, which each program that a test sends a signal would inherit.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    if os.environ.get("RESPOOL_EXPECT_FREE_THREADED") == "1" and _locked():
+        raise pytest.UsageError("this interpreter should run without its lock, but it has one")
     if os.environ.get("RESPOOL_EXPECT_INSTALLED") == "1":
         where = Path(respool.__path__[0]).resolve()
         if "site-packages" not in where.parts:
