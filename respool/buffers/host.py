@@ -14,6 +14,7 @@ import struct
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+from respool._free import FREE_THREADED
 from respool.buffers._numa import prefer_node
 
 _PAGE = mmap.PAGESIZE
@@ -71,8 +72,8 @@ class HostAllocator:
 
     __module__ = "respool.buffers"
 
-    #: What malloc promises: two pointers' size.
-    alignment: int = 2 * struct.calcsize("P")
+    #: What the interpreter's allocator promises: two pointers' size, or one where there's no interpreter lock.
+    alignment: int = (1 if FREE_THREADED else 2) * struct.calcsize("P")
 
     def allocate(self, nbytes: int, /) -> bytearray:
         """Return a new, cleared `bytearray` of `nbytes` bytes; `MemoryError` if there's no room."""
