@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from respool._slot import Guard, Record
 
-__all__ = ["Lease", "MadeLease"]
+__all__ = ["ClaimedLease", "Lease", "MadeLease"]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -229,7 +229,7 @@ class Lease(Generic[K, T]):
         )
 
 
-class _ClaimedLease(Lease[K, T]):
+class ClaimedLease(Lease[K, T]):
     """A lease without the interpreter lock: of several threads that give it back, the one that empties `_hold` does."""
 
     __slots__ = ("_hold",)
@@ -245,6 +245,7 @@ class _ClaimedLease(Lease[K, T]):
         return guard
 
     def release(self, when: Callable[[], object] | None = None) -> None:
+        """Give the resource back, as `Lease.release` does."""
         if self._guard is not None and when is not None:
             self._release_when(when)
         elif (guard := self._claim()) is not None:
@@ -263,12 +264,14 @@ class _ClaimedLease(Lease[K, T]):
         engine.defer_until(guard, when)
 
     def discard(self) -> None:
+        """Destroy the resource, as `Lease.discard` does."""
         guard = self._claim()
         if guard is None:
             raise self._spent("discard")
         lane_engine(self._record).discard(guard, self._record)
 
     def detach(self) -> T:
+        """Take the resource out of the pool, as `Lease.detach` does."""
         if self._guard is None:
             raise self._spent("detach")
         resource = self.resource
@@ -291,7 +294,7 @@ class _ClaimedLease(Lease[K, T]):
 if TYPE_CHECKING:
     _Base = Lease
 else:
-    _Base = _ClaimedLease if FREE_THREADED else Lease
+    _Base = ClaimedLease if FREE_THREADED else Lease
 
 
 class MadeLease(_Base[K, T]):
