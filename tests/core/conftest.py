@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from respool import PoolLimits, ResourcePool
+from respool import PoolLimits, ResourcePool, _waiter
+from respool._free import FREE_THREADED
 from tests.helpers.clocks import Clock, without_reaper
 from tests.helpers.gates import Gate
 from tests.helpers.recorder import Recorder
@@ -44,6 +45,8 @@ def no_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("respool._") and hasattr(module, "BACKSTOP"):
             monkeypatch.setattr(module, "BACKSTOP", 1e6)
+    if FREE_THREADED:  # where sleepers look as often as one that can't listen
+        monkeypatch.setattr(_waiter, "NAP", 1e6)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from tests.helpers.threads import Threads, wait_until, wait_until_queued
 from tests.helpers.whens import WAYS, When, hand_in, hold
 
 if TYPE_CHECKING:
+    from tests.helpers.clocks import Clock
     from tests.helpers.resources import MakePool
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
@@ -160,16 +160,12 @@ def test_max_idle(make_pool: MakePool, way: str) -> None:
     assert stats.destroyed_for["surplus"] == len(held.things)
 
 
-def test_lifetime(make_pool: MakePool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lifetime(make_pool: MakePool, clock: Clock) -> None:
     """P54, G8: one that passes its lifetime while it's pending is left alone until it's free, and destroyed then."""
-    now = [1000.0]
-    for name, module in list(sys.modules.items()):
-        if name.startswith("respool._") and name != "respool._reaper" and hasattr(module, "monotonic"):
-            monkeypatch.setattr(module, "monotonic", lambda: now[0])
     pool = make_pool(max_size=1, max_lifetime=100.0)
     when = When()
     (thing,) = hand_in(pool, when)
-    now[0] += 200
+    clock.advance(200)
     assert pool.reap() == 0
     assert thing.alive
     when.free = True

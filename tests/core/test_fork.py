@@ -192,6 +192,7 @@ def test_the_parent_notices_nothing(make_pool: MakePool, factory: Factory, recor
     with Threads() as threads:
         waiting = [threads.start(pool.lease, "A") for _ in range(2)]
         wait_until_queued(pool, 2)
+        recorder.wait_for("queued", 2)
         before, told = pool.stats(), len(recorder.events)
 
         def child() -> None:

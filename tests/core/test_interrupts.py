@@ -273,6 +273,7 @@ def test_ctrl_c_while_waiting(make_pool: MakePool, recorder: Recorder) -> None:
 
             def send() -> None:
                 wait_until_queued(pool, 1)
+                wait_asleep([threading.main_thread()])
                 signal.pthread_kill(main, signal.SIGUSR1)
 
             for call in (pool.lease, pool.acquire, pool.bind("B").lease):

@@ -179,7 +179,8 @@ def test_ctrl_c_while_it_waits(make_pool: MakePool, recorder: Recorder) -> None:
             woken(sending.result()).release()
     finally:
         signal.signal(signal.SIGUSR1, earlier)
-    assert recorder.details("waited", 1) == ["cancelled", "served"]
+    # Each thread tells what has become of its own wait.
+    assert sorted(recorder.details("waited", 1)) == ["cancelled", "served"]
     held.release()
     stats = assert_quiet(pool, keys="A", leased=0, idle=2)
     assert (stats.cancelled, stats.timeouts, stats.waits) == (1, 0, 2)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from respool import PoolTimeoutError, ResourcePool, _waiter
+from respool._free import FREE_THREADED
 from tests.helpers.gates import RemoteHook
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.resources import Thing
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from tests.helpers.resources import MakePool
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
+
+LOOK = "NAP" if FREE_THREADED else "BACKSTOP"
+"""What says how often a sleeper looks."""
 
 
 @pytest.mark.parametrize("kind", ["release", "discard"])
@@ -188,14 +192,14 @@ def test_a_waiter_sleeps(make_pool: MakePool, timeout: float | None) -> None:
 @pytest.mark.parametrize("sleepers", [1, 2, 16, 17, 100, 10_000])
 def test_a_crowd_does_not_look_more_often_than_a_few(monkeypatch: pytest.MonkeyPatch, sleepers: int) -> None:
     """P23: however many sleep, their own looks, in case all else has failed, are a few a second together, and never all given up."""
-    monkeypatch.setattr(_waiter, "BACKSTOP", 5.0)
+    monkeypatch.setattr(_waiter, LOOK, 5.0)
     looks = sleepers / _waiter.backstop(sleepers)
     assert looks == pytest.approx(min(sleepers, 16) / 5)
 
 
 def test_who_goes_to_sleep_counts_the_others(make_pool: MakePool, monkeypatch: pytest.MonkeyPatch) -> None:
     """P23: who goes to sleep behind many others looks for itself the more seldom."""
-    monkeypatch.setattr(_waiter, "BACKSTOP", 5.0)
+    monkeypatch.setattr(_waiter, LOOK, 5.0)
     slept: list[float] = []
     listen = _waiter.Waiter.listen
 
