@@ -71,7 +71,9 @@ class Deferring(Releasing):
         guard.record.holder = None
         self.post(DEFERRED, guard)
 
-    def defer_until(self, guard: Guard, when: Callable[[], object]) -> None:
+    def defer_until(  # pragma: no cover - without the interpreter lock: the session free_threaded
+        self, guard: Guard, when: Callable[[], object]
+    ) -> None:
         """Do the same for one whose holder has not: only where there's no interpreter lock, and so no step in one line."""
         guard.record.when = when
         guard.record.phase = PENDING

@@ -69,7 +69,9 @@ class Releasing(Losses):
             if FREE_THREADED and (self.gate or row.queue or self.closed or record.lane is not row):
                 self._look_again(guard, row)
 
-    def _look_again(self, guard: Guard, row: Lane) -> None:
+    def _look_again(
+        self, guard: Guard, row: Lane
+    ) -> None:  # pragma: no cover - without the interpreter lock: the session free_threaded
         """Without the interpreter lock somebody may have begun to wait, or closed the pool, just before the push: undo it."""
         try:
             row.idle.remove(guard)
@@ -117,7 +119,9 @@ class Releasing(Losses):
             )
         return record, guard
 
-    def claim_for_good(self, record: Record) -> None:
+    def claim_for_good(
+        self, record: Record
+    ) -> None:  # pragma: no cover - without the interpreter lock: the session free_threaded
         """Without the interpreter lock: see that of several who have found the same resource held only one takes it."""
         try:
             record.held.pop()

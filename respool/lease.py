@@ -229,7 +229,7 @@ class Lease(Generic[K, T]):
         )
 
 
-class ClaimedLease(Lease[K, T]):
+class ClaimedLease(Lease[K, T]):  # pragma: no cover - without the interpreter lock: the session free_threaded
     """A lease without the interpreter lock: of several threads that give it back, the one that empties `_hold` does."""
 
     __slots__ = ("_hold",)
