@@ -295,7 +295,7 @@ def test_the_counters_of_one_key(make_pool: MakePool) -> None:
     lease = pool.lease("A")
     pool.lease("B").release()
     with pytest.raises(PoolTimeoutError):
-        pool.lease("A", timeout=0.001)
+        pool.lease("A", timeout=0.25)
     stats = pool.stats("A")
     assert (stats.acquired, stats.leased, stats.timeouts, stats.waits) == (1, 1, 1, 1)
     assert stats.wait_seconds > 0  # its deadline began a little before its wait
