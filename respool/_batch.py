@@ -16,7 +16,7 @@ from respool._acquire import Acquiring
 from respool._rows import Batch
 from respool._slot import CREATING, GONE, QUEUED, Record
 from respool._waiter import Armful, Hand, Waiter
-from respool._work import RETURNED, UNUSED, Work
+from respool._work import UNUSED, Work
 from respool.limits import check_number, check_timeout
 
 if TYPE_CHECKING:
@@ -110,9 +110,10 @@ class Batching(Acquiring):
 
     def return_all(self, guards: list[Guard]) -> None:
         """Give back what was taken in vain; it was never in the user's hands."""
+        armful = Armful()
+        armful.guards = guards
         try:
-            while guards:
-                self.inbox.append([RETURNED, guards.pop()])
+            armful.put_back(self.inbox)
         finally:
             self.pump()
 

@@ -231,10 +231,11 @@ class Engine(ABC):
                 if not taken:
                     break
                 self.owner = me
+                # No loop in here: from Python 3.12 on a loop's jump back isn't inside the `try` around it, and an
+                # interrupt that came with it would leave with the lock taken.
                 try:
-                    while self.again:
-                        self.again = False
-                        self.settle_locked(work)
+                    self.again = False
+                    self.settle_locked(work)
                 except BaseException:  # pragma: no cover - by interrupts only: tests/core/test_interrupts.py
                     self.again = True
                     self.accounts.counted = False

@@ -104,7 +104,7 @@ class Queueing(Deferring):
 
     # -- in line ---------------------------------------------------------------------------------------
 
-    def line_up(  # noqa: C901, PLR0912 - one list of what a step may have come to
+    def line_up(
         self,
         hand: Hand | Armful,
         ticket: Waiter,
@@ -122,24 +122,7 @@ class Queueing(Deferring):
         hand.pass_invalid(work.condemned)
         ticket.arm()
         try:
-            step = self.under_lock(self._enter_locked, ticket, work, wait)
-            while step is not DECIDED:
-                self.act(work)
-                if step is DROPPED:
-                    lane = self.lane_of(record.row.key)
-                    for own in (record,) if ticket.batch is None else ticket.batch.records:
-                        own.row = own.lane = lane
-                    step = self.under_lock(self._enter_locked, ticket, work, wait)
-                elif step is ASK_OWN:
-                    ticket.asked = 1
-                    self.ask(record.row, ASK, others=False)
-                    step = self.under_lock(self._enter_locked, ticket, work, wait)
-                elif step is ASK_ALL:
-                    ticket.asked = 2
-                    self.ask(record.row, ASK, others=True)
-                    step = self.under_lock(self._park_locked, ticket, work, wait)
-                else:  # what was destroyed made room: for this one, as long as nobody older needs it
-                    step = self.under_lock(self._park_locked, ticket, work, wait)
+            self._go_in_line(ticket, work, wait)
         finally:
             if work:
                 self.act(work)
@@ -154,6 +137,28 @@ class Queueing(Deferring):
         if wait or seconds == 0:
             raise self.late(record.row, seconds)
         return False
+
+    def _go_in_line(self, ticket: Waiter, work: Work, wait: bool) -> None:  # noqa: FBT001 - passed on
+        """Do what is to be done before one sleeps.  A loop in a function of its own: see `Engine._pump`."""
+        record = ticket.record
+        step = self.under_lock(self._enter_locked, ticket, work, wait)
+        while step is not DECIDED:
+            self.act(work)
+            if step is DROPPED:
+                lane = self.lane_of(record.row.key)
+                for own in (record,) if ticket.batch is None else ticket.batch.records:
+                    own.row = own.lane = lane
+                step = self.under_lock(self._enter_locked, ticket, work, wait)
+            elif step is ASK_OWN:
+                ticket.asked = 1
+                self.ask(record.row, ASK, others=False)
+                step = self.under_lock(self._enter_locked, ticket, work, wait)
+            elif step is ASK_ALL:
+                ticket.asked = 2
+                self.ask(record.row, ASK, others=True)
+                step = self.under_lock(self._park_locked, ticket, work, wait)
+            else:  # what was destroyed made room: for this one, as long as nobody older needs it
+                step = self.under_lock(self._park_locked, ticket, work, wait)
 
     def _enter_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001 - passed on by `under_lock`
         record = ticket.record
@@ -264,26 +269,7 @@ class Queueing(Deferring):
         ticket.outcome = "cancelled"
         try:
             self.hooks.tell("queued", row.key)
-            while ticket.state is WAITING:
-                if ticket.record.phase is LIMBO:
-                    raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
-                nap = ticket.nap  # before the look at `poller`: whoever sets that puts a new one in its place
-                polls = self.poller is ticket
-                most = backstop(len(self.accounts.sleeping))
-                left = most if deadline is None else min(most, deadline - monotonic())
-                if left <= 0:
-                    self.under_lock(self._give_up_locked, ticket)
-                    break
-                if self.suspects:
-                    left = min(left, SUSPECTING)
-                ticket.listen(nap, self.gate, min(left, ticket.pause) if polls else left)
-                if ticket.state is WAITING or (self.gate and self.has_notes()):
-                    self.pump()
-                if ticket.state is WAITING and polls:
-                    free = self.ask(row, ASK, others=True)
-                    ticket.pause = FIRST_PAUSE if free else longer(ticket.pause)
-                if self.destroyer is not None:
-                    self.destroyer.revive()  # nobody else may come for a long time
+            self._sleep_on(ticket, deadline)
             ticket.outcome = {SERVED: "failed", CLOSED: "closed", IMPOSSIBLE: "failed"}.get(
                 ticket.state, "timeout"
             )
@@ -295,6 +281,30 @@ class Queueing(Deferring):
             if ticket.record.phase is not LIMBO and ticket.outcome == "cancelled":
                 self.inbox.append([CANCELLED, row])
                 self.under_lock(self.withdraw_locked, ticket)
+
+    def _sleep_on(self, ticket: Waiter, deadline: float | None) -> None:
+        """Sleep until `ticket` is served or out of line.  A loop in a function of its own: see `Engine._pump`."""
+        row = ticket.record.row
+        while ticket.state is WAITING:
+            if ticket.record.phase is LIMBO:
+                raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
+            nap = ticket.nap  # before the look at `poller`: whoever sets that puts a new one in its place
+            polls = self.poller is ticket
+            most = backstop(len(self.accounts.sleeping))
+            left = most if deadline is None else min(most, deadline - monotonic())
+            if left <= 0:
+                self.under_lock(self._give_up_locked, ticket)
+                break
+            if self.suspects:
+                left = min(left, SUSPECTING)
+            ticket.listen(nap, self.gate, min(left, ticket.pause) if polls else left)
+            if ticket.state is WAITING or (self.gate and self.has_notes()):
+                self.pump()
+            if ticket.state is WAITING and polls:
+                free = self.ask(row, ASK, others=True)
+                ticket.pause = FIRST_PAUSE if free else longer(ticket.pause)
+            if self.destroyer is not None:
+                self.destroyer.revive()  # nobody else may come for a long time
 
     def _give_up_locked(self, ticket: Waiter) -> None:
         if ticket.state is WAITING:

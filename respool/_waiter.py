@@ -50,6 +50,8 @@ def backstop(sleepers: int) -> float:
     return (NAP if FREE_THREADED else BACKSTOP) * max(1.0, sleepers / _LOOKERS)
 
 
+_NOTHING: Final = object()  # is never on a bell
+
 FIRST_PAUSE: Final = 0.0002
 """Seconds between the first and the second time that what is pending is asked while somebody waits for it."""
 
@@ -131,13 +133,12 @@ class Sleeper:
         """
         bell = self.bell
         try:
-            while bell.qsize():
-                # One item, as in `listen`.
-                notes.extend(islice(iter(bell.get_nowait, None), 1))
+            # C code all the way, as in `listen`; what rings from now on finds the next listener, or rings for the owner.
+            notes.extend(filter(None, islice(iter(bell.get_nowait, _NOTHING), bell.qsize())))
         except Empty:  # the owner has taken it meanwhile
             pass
         finally:
-            self.bell.put(None)
+            bell.put(None)
 
 
 class Waiter(Sleeper, Ticket):

@@ -67,15 +67,19 @@ class Crowd:
         """Hold things for a moment."""
         try:
             self.holding[me] = things
-            for thing in things:
-                if not thing.alive:
-                    self.wrong.append(f"{thing} is dead")
-                if thing.busy:
-                    self.wrong.append(f"{thing} is in use yet")
-                if sum(thing is other for held in self.holding for other in held) != 1:
-                    self.wrong.append(f"{thing} is held twice")
+            self._look_at(things)
         finally:
             self.holding[me] = ()
+
+    def _look_at(self, things: tuple[Thing, ...]) -> None:
+        # From Python 3.12 on a loop's jump back isn't inside the `try` around it.
+        for thing in things:
+            if not thing.alive:
+                self.wrong.append(f"{thing} is dead")
+            if thing.busy:
+                self.wrong.append(f"{thing} is in use yet")
+            if sum(thing is other for held in self.holding for other in held) != 1:
+                self.wrong.append(f"{thing} is held twice")
 
     def round(self, me: int, number: int) -> None:
         """Do one of all the things that can be done, whatever the hooks do to it."""

@@ -112,9 +112,8 @@ class Target:
             call()
             with self._lock:
                 self._exposed = False
-            for _ in range(1000):  # one that is on its way arrives at a jump back at the latest
-                if not self._fired:
-                    return False
+            if self._let_arrive():
+                return False
         except Interrupt:
             self._exposed = False
             self._fired = False
@@ -124,6 +123,13 @@ class Target:
         self.swallowed += 1
         self._fired = False
         return False
+
+    def _let_arrive(self) -> bool:
+        """Let one that is on its way arrive, at a jump back at the latest; tell whether there's none.
+
+        In a function of its own, since from Python 3.12 on a loop's jump back isn't inside the ``try`` around it.
+        """
+        return any(not self._fired for _ in range(1000))
 
     def fire(self) -> bool:
         """Send an exception, from any other thread; tell whether it was on its way."""
