@@ -136,7 +136,9 @@ class Accounts(Rooms):
             elif row.idle:
                 try:
                     guard = row.idle.pop()
-                except IndexError:  # pragma: no cover - taken on the fast way just now
+                except (
+                    IndexError
+                ):  # pragma: no cover - taken just now, which only happens without the interpreter lock
                     continue
                 ticket.grant = guard
                 self.idle -= 1
@@ -186,7 +188,9 @@ class Accounts(Rooms):
             if missing > new and row.idle:
                 try:
                     batch.grants.append(row.idle.pop())
-                except IndexError:  # pragma: no cover - taken on the fast way just now
+                except (
+                    IndexError
+                ):  # pragma: no cover - taken just now, which only happens without the interpreter lock
                     continue
                 self.idle -= 1
                 missing -= 1
@@ -252,7 +256,9 @@ class Accounts(Rooms):
             while row.idle and _too_many(row):
                 try:
                     guard = row.idle.popleft()
-                except IndexError:  # pragma: no cover - taken on the fast way just now
+                except (
+                    IndexError
+                ):  # pragma: no cover - taken just now, which only happens without the interpreter lock
                     break
                 self.idle -= 1
                 self.condemn(guard.record, "surplus")

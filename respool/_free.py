@@ -32,5 +32,7 @@ def snapshot(items: deque[T]) -> deque[T]:
     while True:
         try:
             return items.copy()
-        except RuntimeError:  # pragma: no cover - changed while it was copied
+        except (
+            RuntimeError
+        ):  # pragma: no cover - changed while it was copied, which only happens without the interpreter lock
             continue

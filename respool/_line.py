@@ -247,7 +247,9 @@ class Queueing(Deferring):
     def _alone_locked(self, ticket: Waiter) -> bool:
         """Tell whether only hooks that wait themselves could ever free what `ticket` waits for."""
         hooks = self.hooks
-        mine = list(hooks.stuck(ticket.thread)) if hooks.marks.get(ticket.thread) is not None else None
+        if hooks.marks.get(ticket.thread) is None:  # as nearly always
+            return False
+        mine = list(hooks.stuck(ticket.thread))
         if not mine:
             return False
         stuck = {id(record): record for record in mine}
