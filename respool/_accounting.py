@@ -185,20 +185,17 @@ class Accounts(Rooms):
             self._make_room(row, ticket, new, condemned)
             return False
         for record in batch.records:
-            if missing > new and row.idle:
+            if missing > new:
                 try:
                     batch.grants.append(row.idle.pop())
-                except (
-                    IndexError
-                ):  # pragma: no cover - taken just now, which only happens without the interpreter lock
-                    continue
+                except IndexError:
+                    # Taken since the look above, which only happens without the interpreter lock: there's no room instead.
+                    return True
                 self.idle -= 1
                 missing -= 1
-            elif record.phase is QUEUED and missing:
+            elif missing and record.phase is QUEUED:
                 self.reserve(record)
                 missing -= 1
-        if missing:  # pragma: no cover - an idle one was taken on the fast way between the two looks
-            return True
         ticket.state = SERVED
         ticket.wake(None)
         self._take_out(row, ticket)

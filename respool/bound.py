@@ -155,9 +155,9 @@ class BoundPool(Face[K, T]):
     def lease(self, timeout: float | None = None) -> Lease[K, T]:
         """Lease a resource, as `ResourcePool.lease` does."""
         lane = self._lane
+        lease: MadeLease[K, T] = MadeLease()  # before the look at `gate`, as in `ResourcePool.lease`
         if timeout is None and not lane.gate:
             try:
-                lease: MadeLease[K, T] = MadeLease()
                 lease._guard = guard = lane.idle.pop()
                 lease._record = record = guard.record
                 record.uses += 1
@@ -165,7 +165,7 @@ class BoundPool(Face[K, T]):
             except IndexError:
                 pass
         hand: Any = self._core.take(self._living_lane(), timeout, True)  # noqa: FBT003 - it waits
-        return hand.lease(MadeLease())  # type: ignore[no-any-return]
+        return hand.lease(lease)  # type: ignore[no-any-return]
 
     def try_lease(self) -> Lease[K, T] | None:
         """Lease a resource if that is possible at once, as `ResourcePool.try_lease` does."""

@@ -251,17 +251,20 @@ class _Shared:
 def take_group(core: Core, lane: Lane, n: int, timeout: float | None) -> LeaseGroup[Any, Any]:
     """Lease `n` resources of a row."""
     group: LeaseGroup[Any, Any] = _MadeGroup(lane)
-    if timeout is None and type(n) is int and n > 0 and not lane.gate and len(lane.idle) >= n:
+    if timeout is None and type(n) is int and n > 0 and len(lane.idle) >= n:
         guards = group._guards  # noqa: SLF001 - a pool fills its groups in
+        # C code all the way, made ready before the look at `gate`: no other thread comes in between.
+        idle = islice(iter(lane.idle.pop, None), n)
         try:
-            # C code all the way: no other thread comes in between.
-            guards.extend(islice(iter(lane.idle.pop, None), n))
+            if not lane.gate:
+                guards.extend(idle)
         except IndexError:  # another thread came just before
             core.return_all(guards)
         else:
             for guard in guards:
                 guard.record.uses += 1
-            return group
+            if guards:
+                return group
     armful = core.take_many(lane, n, timeout)
     group._lane = armful.guards[0].record.row  # noqa: SLF001 - found anew, perhaps
     for guard in armful.guards:

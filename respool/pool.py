@@ -178,10 +178,11 @@ class ResourcePool(Managed[K, T]):
             The key can't be hashed; the timeout is negative, NaN, or no number.
         """
         lane = None
+        # Made before the look at `gate`: a call in between would let in somebody who begins to wait, or closes the pool.
+        lease: MadeLease[Any, T] = MadeLease()
         try:
             lane = self._rows[key]
             if timeout is None and not lane.gate:
-                lease: MadeLease[Any, T] = MadeLease()
                 lease._guard = guard = lane.idle.pop()
                 lease._record = record = guard.record
                 record.uses += 1
@@ -190,7 +191,7 @@ class ResourcePool(Managed[K, T]):
             pass
         core = self._core
         hand: Any = core.take(core.lane_of(key) if lane is None else lane, timeout, True)  # noqa: FBT003 - it waits
-        return hand.lease(MadeLease())  # type: ignore[no-any-return]
+        return hand.lease(lease)  # type: ignore[no-any-return]
 
     @overload
     def try_lease(self: ResourcePool[None, T], key: None = None) -> Lease[None, T] | None: ...
