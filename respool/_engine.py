@@ -45,7 +45,7 @@ __all__ = ["Engine"]
 class Engine(ABC):
     """The locked part of a pool.
 
-    Lock contract: `lock` guards `accounts`, `closed`, `closing`, `closers`, `deferring`, `leftover`, `limits`
+    Lock contract: `lock` guards `accounts`, `closed`, `closing`, `closers`, `deferring`, `former`, `leftover`, `limits`
     (and what follows from them), `listener`, `poller`, `suspects` and the truth in `keys`.  Nothing slow and no
     code of the user runs under it (save what the collector or a signal runs there), and no other lock is taken
     inside.  `owner` is the thread that has it.  All other fields are set once, or are deques and dicts whose
@@ -67,6 +67,7 @@ class Engine(ABC):
         "destroyer",
         "discard_on_error",
         "dropped",
+        "former",
         "gate",
         "guards",
         "hooks",
@@ -138,10 +139,10 @@ class Engine(ABC):
         self.watched = False
         self.closers: list[Closer] = []
         self.listener: Sleeper | None = None
+        self.former: deque[Sleeper] = deque()  # listeners before it, whose bells may hold notes yet
         self.poller: Waiter | None = None  # the one of those who sleep that asks what is pending
-        self.deferring: OrderedDict[Lane, None] = (
-            OrderedDict()
-        )  # rows with something to ask, to be asked in turn
+        # Rows with something to ask, to be asked in turn.
+        self.deferring: OrderedDict[Lane, None] = OrderedDict()
         self.leftover = Work()  # of sections that must not run hooks
         self.suspects: list[Guard] = []  # lost in cyclic garbage that isn't cleared yet
         self.inherited: list[Any] = []  # from before a fork: only kept referenced
@@ -221,10 +222,9 @@ class Engine(ABC):
         try:
             while True:
                 self.again = True  # note first, then try: the holder looks after letting go
-                # Until `owner` is set no call may come: a signal handler that ran there would wait for its
-                # own
-                # thread's lock.  And a try that succeeds can't be lost to an interrupt: a `for` step is one
-                # instruction, unlike a call and a store.
+                # Until `owner` is set no call may come: a signal handler that ran there would wait for its own thread's lock.
+                # And a try that succeeds can't be lost to an interrupt: a `for` step is one instruction, unlike a call and
+                # a store.
                 taken = False
                 for taken in self.try_lock:  # noqa: B007 - used below
                     break
@@ -278,8 +278,8 @@ class Engine(ABC):
     ) -> None:
         """Book the news, serve who can be served, and say who goes the slow way from now on."""
         listener = self.listener
-        if listener is not None and listener.bell.qsize():
-            listener.hand_over(self.gate)  # it may have been interrupted, and be beyond hearing
+        if self.former or (listener is not None and listener.bell.qsize()):
+            self._relieve_locked(listener)  # it may have been interrupted, and be beyond hearing
         if self.suspects or (self.gate and self.has_notes()):
             self.settle_lost_locked(work)
         inbox = self.inbox
@@ -370,10 +370,19 @@ class Engine(ABC):
             following = next((sleeper for sleeper in asleep if sleeper.nap is None), None)
         if following is None and now is None:
             return
+        if now is not None:
+            self.former.append(now)  # first, or what it has heard would be lost to an interrupt
         self.bell.__call__ = self.gate.append if following is None else following.bell.put
         self.listener = following
-        if now is not None:
-            now.hand_over(self.gate)
+        self._relieve_locked(None)
+
+    def _relieve_locked(self, listener: Sleeper | None) -> None:
+        """Take over the notes of those who listen no more, and of `listener`."""
+        if listener is not None:
+            listener.hand_over(self.gate)
+        while self.former:
+            self.former[0].hand_over(self.gate)
+            self.former.popleft()
 
     def appoint_poller_locked(self) -> None:
         """See that one of those who sleep asks what is pending, time and again, as long as something is."""

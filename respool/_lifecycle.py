@@ -272,13 +272,15 @@ class Core(Upkeep):
         in the middle of another thread's section, so it's replaced, not repaired.
         """
         rows = list(dict.fromkeys([*self.keys.rows.values(), *self.keys.all_locked()]))
+        marks = self.hooks.renew()
         kept: list[Any] = [
             list(self.gate),
             list(self.inbox),
             self.leftover,
             self.suspects,
+            self.former,
             self.accounts,
-            self.hooks.renew(),
+            marks,
         ]
         self.bell.__call__ = self.gate.append
         self.gate.clear()
@@ -287,6 +289,7 @@ class Core(Upkeep):
         self.suspects = []
         self.closers = []
         self.listener = None
+        self.former = deque()
         self.poller = None
         self.deferring = OrderedDict()
         self.watched = False
@@ -312,7 +315,7 @@ class Core(Upkeep):
         for record in self.by_id.values():
             kept.append(record.resource)
             _strand(record)
-        for mark in kept[5].values():
+        for mark in marks.values():
             if mark is not None:
                 _strand(mark)
         self.inherited.append(kept)

@@ -84,14 +84,24 @@ class Visit:
         self.reached = ""
         self._left = place
         self._action: Callable[[], object] = int
+        self._then: tuple[int, Callable[[], object]] | None = None
         self._last: dict[int, tuple[int, bool]] = {}
 
     def __repr__(self) -> str:
         return f"<visit {self.place}: {self.reached or 'not reached'}>"
 
-    def run(self, operation: Callable[[], R], action: Callable[[], object]) -> R:
-        """Run the operation in this thread, with the action at the place; what it returns."""
+    def run(
+        self,
+        operation: Callable[[], R],
+        action: Callable[[], object],
+        then: tuple[int, Callable[[], object]] | None = None,
+    ) -> R:
+        """Run the operation in this thread, with the action at the place; what it returns.
+
+        With ``then``, another action so many places further on: ``reached`` is that place, and empty if it isn't reached.
+        """
         self._action = action
+        self._then = then
         earlier, collects = sys.gettrace(), gc.isenabled()
         gc.disable()  # what the collector happens to run has no place in the order of places
         sys._getframe().f_trace_opcodes = True  # 3.12 looks here whether anybody wants opcodes
@@ -136,9 +146,13 @@ class Visit:
         if self._left >= 0 or self.reached:
             return
         code = frame.f_code
-        self.reached = f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_qualname}, {what}"
-        sys.settrace(None)
-        self._action()
+        action = self._action
+        if self._then is not None:
+            (self._left, self._action), self._then = self._then, None
+        else:
+            self.reached = f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_qualname}, {what}"
+            sys.settrace(None)
+        action()
 
     def __enter__(self) -> Self:
         return self
