@@ -226,7 +226,11 @@ def _judge_full(  # noqa: PLR0911 - a list of checks, each with its answer
     if refused is not None:
         return refused
     if not request.allow_full:
-        return _refuse(head, "the server ignored the range and sends a whole object (status 200)")
+        return _refuse(
+            head,
+            "the server ignored the range and sends a whole object (status 200), which only allow_full_response="
+            "True (or RESPOOL_ALLOW_FULL_RESPONSE=true in the environment) accepts",
+        )
     if head.all("content-range"):
         return _refuse(head, "a whole object (status 200) with a Content-Range")
     changed = _changed(request, head, length)
