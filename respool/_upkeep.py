@@ -206,11 +206,16 @@ class Upkeep(Batching):
             # as it was.  A pool with limits on time gives and takes on slow ways only, and those are shut now.
             self.shut_locked()
             for _ in range(len(lane.idle)):
-                reason = overdue(lane.idle[0].record, limits, now)
-                if reason is None:
-                    lane.idle.rotate(-1)
-                    continue
-                guard = lane.idle.popleft()
+                try:
+                    reason = overdue(lane.idle[0].record, limits, now)
+                    if reason is None:
+                        lane.idle.rotate(-1)
+                        continue
+                    guard = lane.idle.popleft()
+                except (
+                    IndexError
+                ):  # taken by somebody who had looked at the gate before; without the interpreter lock
+                    break
                 self.accounts.condemn(guard.record, reason)
                 work.condemned.append(guard)
                 count += 1

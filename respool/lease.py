@@ -213,6 +213,8 @@ class Lease(Generic[K, T]):
         lane.idle.append(guard)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_record"):  # a local variable of a call that fails, shown with its traceback
+            return "<respool.Lease: not leased yet>"
         state = "released" if self._guard is None else "leased"
         name = lane_engine(self._record).name
         return f"<respool.Lease of {safe_repr(self._record.row.key)} from {name}: {state}>"

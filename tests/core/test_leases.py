@@ -83,6 +83,16 @@ def test_a_lease_s_repr_tells_its_state(make_pool: MakePool) -> None:
     assert "\n" not in text
 
 
+def test_a_lease_s_repr_in_a_traceback(make_pool: MakePool) -> None:
+    """G6: tools that show the local variables of a failed call find a lease that stands for nothing yet."""
+    pool = make_pool(max_size=1)
+    with pool.lease("A"), pytest.raises(PoolTimeoutError) as caught:
+        pool.lease("A", timeout=0)
+    frames = [entry.frame for entry in caught.traceback]
+    shown = [repr(frame.f_locals["lease"]) for frame in frames if "lease" in frame.f_locals]
+    assert shown == ["<respool.Lease: not leased yet>"]
+
+
 def test_a_lease_s_repr_survives_bad_reprs() -> None:
     """G6: a key or resource whose repr raises doesn't break the lease's, nor the pool's."""
 
