@@ -136,9 +136,7 @@ class Accounts(Rooms):
             elif row.idle:
                 try:
                     guard = row.idle.pop()
-                except (
-                    IndexError
-                ):  # pragma: no cover - taken just now, which only happens without the interpreter lock
+                except IndexError:  # taken since the look, which only happens without the interpreter lock
                     continue
                 ticket.grant = guard
                 self.idle -= 1
@@ -210,9 +208,7 @@ class Accounts(Rooms):
             return
         while rooms > 0 or costs > 0:
             guard = self.oldest_idle(row, ticket.seq)
-            if (
-                guard is None
-            ):  # pragma: no cover - an idle one was taken on the fast way between the two looks
+            if guard is None:  # taken since `_can_evict` has counted
                 return
             self.condemn(guard.record, "evicted")
             condemned.append(guard)
@@ -238,7 +234,7 @@ class Accounts(Rooms):
             for position in range(len(idle)):
                 try:
                     guard = idle[position]
-                except IndexError:  # pragma: no cover - it may be in use without the lock
+                except IndexError:  # it may be in use without the lock
                     break
                 rooms -= 1
                 costs -= guard.record.cost
@@ -250,12 +246,10 @@ class Accounts(Rooms):
     def shed(self, condemned: deque[Guard]) -> None:
         """After limits have shrunk: condemn idle resources beyond them, until there are no more than allowed."""
         for row in list(self.over):
-            while row.idle and _too_many(row):
+            while _too_many(row):
                 try:
                     guard = row.idle.popleft()
-                except (
-                    IndexError
-                ):  # pragma: no cover - taken just now, which only happens without the interpreter lock
+                except IndexError:
                     break
                 self.idle -= 1
                 self.condemn(guard.record, "surplus")
@@ -294,7 +288,7 @@ class Accounts(Rooms):
                 else:
                     found = row.idle.popleft()
                     self.idle -= 1
-            except IndexError:  # pragma: no cover - taken on the fast way just now
+            except IndexError:  # taken since the look
                 pass
         self._put_back()
         return found

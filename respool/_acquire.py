@@ -129,7 +129,9 @@ class Acquiring(Queueing):
             # What `Hooks.leave` does, written out: this is the way of each acquire of a validating pool.
             marks[me] = outer
             record.outer = None
-            if record.phase is not CHECKING:  # pragma: no cover - in a child that ends by os._exit
+            if (
+                record.phase is not CHECKING
+            ):  # pragma: no cover - in a forked child, whose tracer sees no frame begun before
                 hand.guard = None
                 raise LeaseLostError(f"pool {self.name}: the process has forked inside the validate hook")
             if valid:
@@ -222,7 +224,9 @@ class Acquiring(Queueing):
                 record.resource = resource = hooks.create(lane.key)
             finally:
                 hooks.leave(record)
-            if record.phase is not CREATING:  # pragma: no cover - in a child that ends by os._exit
+            if (
+                record.phase is not CREATING
+            ):  # pragma: no cover - in a forked child, whose tracer sees no frame begun before
                 raise LeaseLostError(f"pool {self.name}: the process has forked inside the create hook")
             if resource is None:
                 raise PoolError(f"pool {self.name}: create returned None for key {safe_repr(lane.key)}")

@@ -134,7 +134,9 @@ class Deferring(Releasing):
             except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
                 failure = error
             hooks.leave(record)
-            if record.phase is not ASKING:  # pragma: no cover - it has forked, and this is the child
+            if (
+                record.phase is not ASKING
+            ):  # pragma: no cover - in a forked child, whose tracer sees no frame begun before
                 asking.guards.popleft()
                 return False
             if free:

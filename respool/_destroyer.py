@@ -77,9 +77,7 @@ class Destroyer:
     def take(self, guard: Guard) -> bool:
         """Destroy what `guard` stands for, soon; False if there's no thread to do it."""
         thread = self._starter.thread
-        if thread is None or not thread.is_alive():
-            return False
-        if not self._open:  # pragma: no cover - a race: the thread is about to end
+        if thread is None or not thread.is_alive() or not self._open:
             return False
         self._inbox.put(guard)
         return True

@@ -278,8 +278,10 @@ class Engine(ABC):
     ) -> None:
         """Book the news, serve who can be served, and say who goes the slow way from now on."""
         listener = self.listener
-        if self.former or (listener is not None and listener.bell.qsize()):
-            self._relieve_locked(listener)  # it may have been interrupted, and be beyond hearing
+        if listener is not None and listener.bell.qsize():
+            listener.hand_over(self.gate)  # it may have been interrupted, and be beyond hearing
+        if self.former:
+            self._relieve_locked()
         if self.suspects or (self.gate and self.has_notes()):
             self.settle_lost_locked(work)
         inbox = self.inbox
@@ -374,12 +376,10 @@ class Engine(ABC):
             self.former.append(now)  # first, or what it has heard would be lost to an interrupt
         self.bell.__call__ = self.gate.append if following is None else following.bell.put
         self.listener = following
-        self._relieve_locked(None)
+        self._relieve_locked()
 
-    def _relieve_locked(self, listener: Sleeper | None) -> None:
-        """Take over the notes of those who listen no more, and of `listener`."""
-        if listener is not None:
-            listener.hand_over(self.gate)
+    def _relieve_locked(self) -> None:
+        """Take over the notes of those who listen no more."""
         while self.former:
             self.former[0].hand_over(self.gate)
             self.former.popleft()

@@ -124,10 +124,10 @@ class Core(Upkeep):
     def _condemn_idle_locked(self, row: Lane, reason: str, work: Work) -> int:
         count = 0
         self.accounts.counted = False
-        while row.idle:
+        while True:
             try:
                 guard = row.idle.popleft()
-            except IndexError:  # pragma: no cover - taken on the fast way just now
+            except IndexError:
                 break
             self.accounts.condemn(guard.record, reason)
             work.condemned.append(guard)
@@ -226,10 +226,10 @@ class Core(Upkeep):
             self.destroyer.stop()
         size = self.accounts.size
         for row in list(self.keys.rows.values()):
-            while row.idle:
+            while True:
                 try:
                     guard = row.idle.popleft()
-                except IndexError:  # pragma: no cover - taken on the fast way just now
+                except IndexError:
                     break
                 silence(guard)
                 self.unregister(guard.record)

@@ -96,7 +96,9 @@ class Releasing(Losses):
                 raise
             return False
         hooks.leave(record)
-        if record.phase is not RESETTING:  # pragma: no cover - the hook has forked, and this is the child
+        if (
+            record.phase is not RESETTING
+        ):  # pragma: no cover - in a forked child, whose tracer sees no frame begun before
             silence(guard)
             return False
         record.phase = READY

@@ -260,11 +260,10 @@ def take_group(core: Core, lane: Lane, n: int, timeout: float | None) -> LeaseGr
                 guards.extend(idle)
         except IndexError:  # another thread came just before
             core.return_all(guards)
-        else:
+        if guards:
             for guard in guards:
                 guard.record.uses += 1
-            if guards:
-                return group
+            return group
     armful = core.take_many(lane, n, timeout)
     group._lane = armful.guards[0].record.row  # noqa: SLF001 - found anew, perhaps
     for guard in armful.guards:

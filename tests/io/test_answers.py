@@ -46,6 +46,7 @@ def test_whole_object_instead_of_range(
     error = refuse(serve, session, lie, offset=offset)
     assert isinstance(error, RangeIntegrityError)
     assert "status 200" in str(error)
+    assert "RESPOOL_ALLOW_FULL_RESPONSE=true" in str(error)
 
 
 @pytest.mark.parametrize("lie", [lies.ignores_range, lies.ignores_range_chunked])
