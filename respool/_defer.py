@@ -100,6 +100,18 @@ class Deferring(Releasing):
             self.pump()
         return free
 
+    def ask_all(self) -> None:
+        """Ask all that is pending now, each once: row by row, since within a row what isn't free goes behind the others.
+
+        Over all rows at once, one found free meanwhile would bring those back into the turn that had been asked, and
+        there'd be none left for others.
+        """
+        for lane, number in self.under_lock(self._deferring_locked):
+            self.ask(lane, number, others=False)
+
+    def _deferring_locked(self) -> list[tuple[Lane, int]]:
+        return [(lane, len(lane.pending or ())) for lane in self.deferring]
+
     def _take_pending_locked(self, asking: _Asking, lane: Lane | None, others: bool) -> None:  # noqa: FBT001 - passed on by `under_lock`
         if (lane is None or not lane.pending) and others and self.deferring:
             lane = next(iter(self.deferring))

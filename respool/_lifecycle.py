@@ -142,7 +142,7 @@ class Core(Upkeep):
         self.work_under_lock(self._close_locked)
         if self.hooks.inside():
             return  # the hook's own resource can't come back as long as this call lasts
-        self.ask(None, self.accounts.pending, others=True)
+        self.ask_all()
         pause = FIRST_PAUSE
         try:
             while True:
@@ -161,7 +161,7 @@ class Core(Upkeep):
                 if (
                     deadline is not None and monotonic() >= deadline
                 ):  # all of them, once more, before it's given up
-                    self.ask(None, self.accounts.pending, others=True)
+                    self.ask_all()
             self._log_quarantined()
         finally:
             self.under_lock(self._stop_closer_locked, closer)

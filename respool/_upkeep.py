@@ -179,7 +179,7 @@ class Upkeep(Batching):
         if self.destroyer is not None:
             self.destroyer.revive()
         self.work_under_lock(self._unstick_locked)
-        self.ask(None, self.accounts.pending, others=True)
+        self.ask_all()
         count: int = self.work_under_lock(self._reap_locked)
         return count
 

@@ -136,6 +136,25 @@ def test_its_own_key_comes_first(make_pool: MakePool) -> None:
     assert pool.stats().destroyed == 0
 
 
+@pytest.mark.parametrize("call", ["reap", "close"])
+@pytest.mark.parametrize("yes", range(4))
+def test_all_are_asked_whoever_says_yes(make_pool: MakePool, call: str, yes: int) -> None:
+    """G8: reap and close ask all that is pending, of all keys, once each: one that is free on the way has no other asked twice."""
+    pool = make_pool()
+    whens = [When() for _ in range(4)]
+    for key, own in (("A", whens[:1]), ("B", whens[1:])):
+        hand_in(pool, *own, key=key)
+    whens[yes].free = True
+    before = [when.asked for when in whens]
+    if call == "reap":
+        pool.reap()
+    else:
+        with pytest.raises(PoolTimeoutError):
+            pool.close(timeout=0)
+    assert [when.asked - earlier for when, earlier in zip(whens, before, strict=True)] == [1] * 4
+    assert_used_well(*whens)
+
+
 def test_a_hit_asks_nobody(make_pool: MakePool) -> None:
     """G8: as long as something is idle, nobody is asked; nor by release, stats, or a look at the pool."""
     pool = make_pool(max_size=3)
