@@ -1,4 +1,4 @@
-"""Report what `import respool` costs above the interpreter's start, and what it loads.
+"""Report what `from respool import ResourcePool` costs above the interpreter's start, and what it loads.
 
 Each sample is a fresh interpreter that times the import statement itself, so its own start is not in it.
 The median should be 30 ms or less; `--limit` makes one above it an error.
@@ -16,7 +16,7 @@ PROBE = """
 import sys, time
 before = set(sys.modules)
 start = time.perf_counter()
-import respool
+from respool import ResourcePool
 print((time.perf_counter() - start) * 1e3, len(set(sys.modules) - before))
 """
 
@@ -39,7 +39,7 @@ def main() -> int:
     times = [milliseconds for milliseconds, _ in samples]
     median = statistics.median(times)
     print(
-        f"import respool: {min(times):.1f} / {median:.1f} / {max(times):.1f} ms (min / median / max "
+        f"from respool import ResourcePool: {min(times):.1f} / {median:.1f} / {max(times):.1f} ms (min / median / max "
         f"of {len(times)}), "
         f"{samples[0][1]} modules, {platform.python_implementation()} {platform.python_version()}"
     )

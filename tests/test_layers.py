@@ -158,9 +158,9 @@ def test_third_party_packages_are_named_only_where_they_belong() -> None:
 
 
 def test_importing_the_package_loads_the_standard_library_only() -> None:
-    """`import respool` brings in no third-party module, and neither asyncio nor logging nor metadata."""
+    """The core brings in no third-party module, and neither asyncio nor logging nor metadata."""
     new = run(
-        "import sys; before = set(sys.modules)\nimport respool\nprint(*sorted(set(sys.modules) - before))"
+        "import sys; before = set(sys.modules)\nfrom respool import *\nprint(*sorted(set(sys.modules) - before))"
     ).split()
     assert "respool" in new
     tops = {name.split(".")[0] for name in new}
@@ -177,7 +177,8 @@ def test_importing_has_no_side_effect() -> None:
         "handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}\n"
         "descriptors = os.listdir('/proc/self/fd')\n"
         "hooks = sys.excepthook, sys.unraisablehook, threading.excepthook, sys.displayhook\n"
-        "import respool, respool.buffers, respool.curl, respool.io\n"
+        "import respool.buffers, respool.curl, respool.io\n"
+        "from respool import *\n"
         "assert threading.active_count() == 1 and len(os.listdir('/proc/self/task')) == 1\n"
         "assert handlers == {number: signal.getsignal(number) for number in signal.valid_signals()}\n"
         "assert len(os.listdir('/proc/self/fd')) == len(descriptors)\n"

@@ -1,12 +1,14 @@
 """The way into the command line: whoever presses Ctrl-C while it's still loading finds it as polite as later.
 
 This module owns what Ctrl-C ends in, from the first moment on that there is a module to
-own it, so it imports nothing before it has begun to look after that.  All else is in `_main`.
+own it, so it imports next to nothing before it has begun to look after that.  All else is in `_main`.
 """
 
 from __future__ import annotations
 
 import sys
+
+from respool.cli._interrupts import Held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what type checkers understand, without loading typing
@@ -29,14 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     try:
-        from respool.cli._main import run
+        with Held():
+            from respool.cli._main import run
 
         return run(argv)
     except KeyboardInterrupt:
-        # CPython notes an interrupt that leaves an exec of text, as dataclasses do while they're
-        # imported, and at the end dies of SIGINT instead of exiting as told.  Another exec,
-        # ending well, takes the note back.
-        exec("")  # noqa: S102
         _say_interrupted()
         return _INTERRUPTED
 

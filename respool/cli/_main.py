@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from respool._version import __version__
 from respool.cli._errors import CommandError
+from respool.cli._interrupts import Held
 from respool.cli._standard import check_stdout, standard_streams
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def _ended(argv: Sequence[str] | None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        arguments = _parser().parse_args(argv)
+        with Held():  # the commands are loaded
+            parser = _parser()
+        arguments = parser.parse_args(argv)
     except SystemExit as stop:  # argparse has said what it had to say
         return stop.code if isinstance(stop.code, int) else 2
     # Every command tells something in the end.

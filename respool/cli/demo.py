@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from respool.cli._arguments import size
 from respool.cli._child import python_server
+from respool.cli._interrupts import Held
 
 if TYPE_CHECKING:
     import argparse
@@ -41,10 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate, serve, read, compare."""
-    from respool.cli._output import output
-    from respool.cli._read import read
-    from respool.cli.progress import byte_progress
-    from respool.io import Session
+    with Held():
+        from respool.cli._output import output
+        from respool.cli._read import read
+        from respool.cli.progress import byte_progress
+        from respool.io import Session
 
     folder = tempfile.gettempdir()
     check_room(folder, arguments.size)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from respool.cli._arguments import some
 from respool.cli._errors import CommandError
+from respool.cli._interrupts import Held
 
 if TYPE_CHECKING:
     from respool.cli._read import Range
@@ -58,9 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, and tell how it went."""
-    from respool.cli._output import output
-    from respool.cli._read import read
-    from respool.io import Session
+    with Held():
+        from respool.cli._output import output
+        from respool.cli._read import read
+        from respool.io import Session
 
     to_stdout = arguments.output == "-"
     with Session() as session, output(arguments.output) as sink:

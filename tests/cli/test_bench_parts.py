@@ -82,7 +82,7 @@ class TestUncontended:
         assert targets["with pool.lease(key)"] == 7
         assert targets["acquire+release, str key, validate hook"] == 14
         assert targets["pool.lease_many(64).release(), for each"] == 2
-        assert targets["import respool, above the interpreter's start"] == 30
+        assert targets["from respool import ResourcePool, above the interpreter's start"] == 30
 
     def test_what_the_floors_do(self) -> None:
         """An empty lease is a new object each time, as a lease must be."""

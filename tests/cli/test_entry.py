@@ -16,11 +16,33 @@ from .commands import Ended, environment
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Comes in the place of a module, and gets a Ctrl-C while it's being loaded.
+#: Comes in the place of a module, and gets a Ctrl-C while it's being loaded, which leaves it to be loaded or not.
 INTERRUPTED = """
-import os, signal
+import os, signal, sys, importlib
 os.kill(os.getpid(), signal.SIGINT)
 signal.sigtimedwait([], 0)  # any call would do: it comes between two instructions
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules[__name__]
+importlib.import_module(__name__)
+"""
+
+#: The same, but in a place from which no exception gets any further.  There are such places in the import system itself.
+SWALLOWED = """
+import os, signal, sys, importlib, weakref
+class Lock: pass
+lock = Lock()
+gone = weakref.ref(lock, lambda _: (os.kill(os.getpid(), signal.SIGINT), signal.sigtimedwait([], 0)))
+del lock
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules[__name__]
+importlib.import_module(__name__)
+"""
+
+#: For the module that tells of signals.
+BEFORE_SIGNALS = """
+import os
+os.kill(os.getpid(), 2)
+os.getpid()
 raise AssertionError("no interrupt")
 """
 
@@ -38,9 +60,9 @@ def python_m(module: str, *arguments: str, **options: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def interrupted_while_loading(name: str, folder: Path) -> dict[str, str]:
+def interrupted_while_loading(name: str, folder: Path, way: str = INTERRUPTED) -> dict[str, str]:
     """Give settings with which a module gets a Ctrl-C while it's being loaded."""
-    (folder / f"{name}.py").write_text(INTERRUPTED)
+    (folder / f"{name}.py").write_text(way)
     return {"PYTHONPATH": str(folder)}
 
 
@@ -59,11 +81,30 @@ class TestEntries:
         assert err.startswith("respool: ")
         assert "`respool get --help`" in err
 
-    @pytest.mark.parametrize("module", ["argparse", "http", "rich", "hashlib"])
-    def test_interrupted_while_loading(self, entry: str, module: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("way", [INTERRUPTED, SWALLOWED])
+    @pytest.mark.parametrize("module", ["argparse", "dataclasses", "http", "queue", "rich", "hashlib"])
+    def test_interrupted_while_loading(self, entry: str, module: str, way: str, tmp_path: Path) -> None:
         """Ctrl-C while the command is being loaded is one line and 130, as it is later."""
-        more = interrupted_while_loading(module, tmp_path)
+        more = interrupted_while_loading(module, tmp_path, way)
         assert python_m(entry, "get", "/dev/null", **more) == (130, "", "respool: interrupted\n")
+
+    def test_interrupted_before_signals_can_be_handled(self, entry: str, tmp_path: Path) -> None:
+        """The same while even the module for signals is being loaded."""
+        more = interrupted_while_loading("signal", tmp_path, BEFORE_SIGNALS)
+        assert python_m(entry, "get", "/dev/null", **more) == (130, "", "respool: interrupted\n")
+
+    def test_ignored_while_loading(self, entry: str, tmp_path: Path) -> None:
+        """Where Ctrl-C is ignored, as in the background of a shell, it stays so."""
+        more = interrupted_while_loading("argparse", tmp_path, SWALLOWED)
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", entry, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=HANG_GUARD,
+            check=False,
+            env=environment(**more),
+        )
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_interrupted_without_stderr(tmp_path: Path) -> None:
@@ -93,9 +134,9 @@ def test_importing_the_entry_runs_nothing() -> None:
 
 
 def test_the_entry_loads_nothing_first() -> None:
-    """Beyond the package itself, the entry loads no module before it looks after Ctrl-C."""
+    """The entry loads next to nothing before it looks after Ctrl-C."""
     program = (
-        "import sys, respool\n"
+        "import sys\n"
         "before = set(sys.modules)\n"
         "import respool.cli.__main__\n"
         "print(*sorted(set(sys.modules) - before))"
@@ -103,4 +144,10 @@ def test_the_entry_loads_nothing_first() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
     )
-    assert done.stdout.split() == ["respool.cli", "respool.cli.__main__"]
+    assert sorted(set(done.stdout.split()) - {"__future__"}) == [
+        "respool",
+        "respool._version",
+        "respool.cli",
+        "respool.cli.__main__",
+        "respool.cli._interrupts",
+    ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.cli._arguments import some
+from respool.cli._interrupts import Held
 
 if TYPE_CHECKING:
     from respool.cli.bench._results import Result
@@ -57,9 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, show, and write what was asked for."""
-    from respool.cli.bench import _plot, _show
-    from respool.cli.bench._measure import FULL, QUICK
-    from respool.cli.progress import count_progress
+    with Held():
+        from respool.cli.bench import _plot, _show
+        from respool.cli.bench._measure import FULL, QUICK
+        from respool.cli.progress import count_progress
 
     written = None if arguments.json is None else Path(arguments.json)
     plots = None if arguments.plot is None else Path(arguments.plot)
