@@ -57,7 +57,8 @@ class Deferring(Releasing):
             for mark in marks:
                 mark.phase = ASKING
                 hooks.enter(mark)
-            return bool(when())
+            # Where `when` has forked, this may be the child by now.
+            return bool(when()) or record.lane is LOST
         except BaseException as error:
             hooks.failed(record.row, record.row.key, "when", error)
             raise

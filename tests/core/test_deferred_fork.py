@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from respool import PoolTimeoutError
-from tests.helpers.whens import When, hand_in
+from tests.helpers.whens import WAYS, When, hand_in, hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,3 +73,43 @@ def test_fork_inside_a_when(make_pool: MakePool, factory: Factory, call: str) ->
     for when in whens:
         when.free = True
         assert when.misuse == []
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+@pytest.mark.parametrize("way", WAYS)
+def test_fork_inside_the_first_ask(make_pool: MakePool, factory: Factory, way: str, answer: bool | None) -> None:
+    """P73, P74, G8, G10: a release whose own `when` forks gives nothing back in the child, whatever the answer there is (None: it raises)."""
+    pool = make_pool(max_size=2)
+    held = hold(pool, way)
+    parent, statuses = os.getpid(), list[int]()
+
+    def when() -> bool:
+        if not statuses and os.getpid() == parent:
+            fork_here(statuses)
+        if os.getpid() == parent:
+            return False
+        if answer is None:
+            raise OSError("not in a child")
+        return answer
+
+    try:
+        with contextlib.suppress(OSError):
+            held.release(when)
+        if os.getpid() != parent:
+            stats = pool.stats()
+            assert (stats.size, stats.idle, stats.leased, stats.pending) == (0, 0, 0, 0)
+            assert pool.reap() == 0
+            leases = [pool.lease("A", timeout=0) for _ in range(2)]
+            assert {lease.resource for lease in leases}.isdisjoint(held.things)
+            stats = pool.stats()
+            assert (stats.size, stats.idle, stats.leased, stats.pending) == (2, 0, 2, 0)
+            assert factory.destroyed == []
+            os._exit(0)
+    except BaseException:
+        if os.getpid() == parent:
+            raise
+        traceback.print_exc()
+        os._exit(1)
+    assert statuses == [0]
+    assert pool.stats().pending == len(held.things)
+    pool.reap()
