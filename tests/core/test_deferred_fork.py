@@ -77,7 +77,9 @@ def test_fork_inside_a_when(make_pool: MakePool, factory: Factory, call: str) ->
 
 @pytest.mark.parametrize("answer", [True, False, None])
 @pytest.mark.parametrize("way", WAYS)
-def test_fork_inside_the_first_ask(make_pool: MakePool, factory: Factory, way: str, answer: bool | None) -> None:
+def test_fork_inside_the_first_ask(
+    make_pool: MakePool, factory: Factory, way: str, *, answer: bool | None
+) -> None:
     """P73, P74, G8, G10: a release whose own `when` forks gives nothing back in the child, whatever the answer there is (None: it raises)."""
     pool = make_pool(max_size=2)
     held = hold(pool, way)
