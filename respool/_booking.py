@@ -25,6 +25,7 @@ from respool._work import (
     RETURNED,
     STUCK,
     UNMADE,
+    UNTIL,
     WAITED,
 )
 
@@ -81,6 +82,15 @@ class Booking(Engine):
                 row.idle.append(subject)
         elif kind is DEFERRED:
             self.defer_locked(subject, work, entry)
+        elif kind is UNTIL:  # pragma: no cover - without the interpreter lock: the session free_threaded
+            guard, when = subject
+            record = guard.record
+            record.holder = None
+            record.when = when
+            record.phase = PENDING
+            entry[0] = DEFERRED
+            entry[1] = guard
+            self.defer_locked(guard, work, entry)
         elif kind is STUCK:
             self.stick_locked(subject, work, entry)
         elif kind is GOING:

@@ -11,11 +11,12 @@ other use by then.  So whoever asks takes the guard out of the row first.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final
 
 from respool._release import Releasing
 from respool._slot import ASKING, GONE, PENDING, READY, Record
-from respool._work import DEFERRED, LOST, STUCK
+from respool._work import DEFERRED, LOST, STUCK, UNTIL
 from respool.errors import safe_repr
 
 if TYPE_CHECKING:
@@ -73,12 +74,29 @@ class Deferring(Releasing):
         self.post(DEFERRED, guard)
 
     def defer_until(  # pragma: no cover - without the interpreter lock: the session free_threaded
-        self, guard: Guard, when: Callable[[], object]
-    ) -> None:
-        """Do the same for one whose holder has not: only where there's no interpreter lock, and so no step in one line."""
-        guard.record.when = when
-        guard.record.phase = PENDING
-        self.defer(guard)
+        self, hold: list[Guard], when: Callable[[], object]
+    ) -> bool:
+        """Do the same without the interpreter lock, for what is in `hold`; tell whether anything was.
+
+        What an interrupt lost between the claim and the note would look like a leak, and be destroyed before it's free.
+        So the guard goes from one place to the other within a single call of C code.
+        """
+        claimed = islice(iter(hold.pop, None), 1)
+        try:
+            try:
+                self.inbox.extend(map(list, zip(repeat(UNTIL), zip(claimed, repeat(when)))))
+            finally:
+                self.pump()
+        except IndexError:
+            return False
+        return True
+
+    def defer_for_good(
+        self, record: Record, when: Callable[[], object]
+    ) -> None:  # pragma: no cover - without the interpreter lock: the session free_threaded
+        """Do so on the fast tier, for the one of several who comes first."""
+        if not self.defer_until(record.held, when):
+            raise self.given_back(record)
 
     def ask(self, lane: Lane | None, most: int, *, others: bool) -> int:
         """Ask whether pending resources are free, up to `most` of them; give the number of those that are now.

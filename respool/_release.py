@@ -114,7 +114,7 @@ class Releasing(Losses):
             }
             hint = ": a lease is given back by its own release()" if lease else ""
             raise InvalidReleaseError(f"{safe_repr(resource)} does not belong to pool {self.name}{hint}")
-        guard = record.guard
+        guard = next(iter(record.held), None) if FREE_THREADED else record.guard
         if guard is None:
             raise InvalidReleaseError(
                 f"{safe_repr(resource)} is not held on the fast tier of pool {self.name}: it's idle, or a lease holds it"
@@ -123,14 +123,20 @@ class Releasing(Losses):
 
     def claim_for_good(
         self, record: Record
-    ) -> None:  # pragma: no cover - without the interpreter lock: the session free_threaded
+    ) -> Guard:  # pragma: no cover - without the interpreter lock: the session free_threaded
         """Without the interpreter lock: see that of several who have found the same resource held only one takes it."""
         try:
-            record.held.pop()
+            return record.held.pop()
         except IndexError:
-            raise InvalidReleaseError(
-                f"{safe_repr(record.resource)} is not held on the fast tier of pool {self.name}: somebody else has given it back"
-            ) from None
+            raise self.given_back(record) from None
+
+    def given_back(
+        self, record: Record
+    ) -> InvalidReleaseError:  # pragma: no cover - without the interpreter lock: the session free_threaded
+        """Make the error for one who comes second."""
+        return InvalidReleaseError(
+            f"{safe_repr(record.resource)} is not held on the fast tier of pool {self.name}: somebody else has given it back"
+        )
 
     def discard(self, guard: Guard, record: Record) -> None:
         """Destroy a resource instead of taking it back.  Its holder has let go of it already."""

@@ -45,7 +45,7 @@ GONE: Final = "gone"  # out of the books
 LIMBO: Final = "limbo"  # made before a fork, in the parent: kept referenced, never used or destroyed here
 
 
-_NOT_NEEDED: Final[list[None]] = []
+_NOT_NEEDED: Final[list[Any]] = []
 
 
 class Record:
@@ -81,8 +81,8 @@ class Record:
         self.phase = QUEUED
         self.cost = 0  # charged when the room was granted, given back as it was
         self.guard: Guard | None = None  # here while it's held on the fast tier
-        # Without the interpreter lock: has an item while it's held there, which whoever gives it back takes out.
-        self.held: list[None] = [] if FREE_THREADED else _NOT_NEEDED
+        # Without the interpreter lock the guard is in here instead, and whoever takes it out gives the resource back.
+        self.held: list[Guard] = [] if FREE_THREADED else _NOT_NEEDED
         self.uses = 0  # times handed out; written by the holder only
         self.stamp = 0  # `Use.tick` when it was last given back
         self.reason = "leaked"  # why it is destroyed; what stands here until somebody knows better

@@ -257,9 +257,10 @@ class Hand:
         guard: Any = self.guard
         record = guard.record
         lease._record = record
-        lease._guard = guard
         if FREE_THREADED:
             lease._hold = [guard]
+        else:
+            lease._guard = guard
         self.guard = None
         record.uses += 1
         return lease
@@ -268,9 +269,10 @@ class Hand:
         """Pass what is in hand on to the fast tier."""
         guard: Any = self.guard
         record = guard.record
-        record.guard = guard
         if FREE_THREADED:
-            record.held.append(None)
+            record.held = [guard]
+        else:
+            record.guard = guard
         self.guard = None
         record.uses += 1
         return record.resource

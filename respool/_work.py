@@ -17,6 +17,7 @@ __all__ = ["FORGOTTEN", "LOST", "MARK", "STALE", "Lane", "Work", "trying"]
 # Kinds of inbox entries: what has happened to the subject.
 RETURNED: Final = "a guard comes back"
 DEFERRED: Final = "a guard comes back whose resource isn't free yet"
+UNTIL: Final = "(guard, when) the same, and its record doesn't tell of it yet"
 STUCK: Final = "a guard comes back, and nobody can tell when its resource is free"
 GOING: Final = "a record is being destroyed by its caller"
 FREED: Final = "a record has been destroyed"

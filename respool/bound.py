@@ -91,7 +91,8 @@ class Face(Generic[K, T]):
         if when is not None and not core.is_free(record, when):
             record, guard = core.claim(resource)  # somebody may have given it back while `when` was asked
             if FREE_THREADED:
-                core.claim_for_good(record)
+                core.defer_for_good(record, when)
+                return
             # In one straight line: a resource that is in use yet may at no moment look like one that was leaked.
             record.when = when
             record.phase = PENDING
@@ -101,7 +102,7 @@ class Face(Generic[K, T]):
         if when is not None:
             record, guard = core.claim(resource)
         if FREE_THREADED:
-            core.claim_for_good(record)
+            guard = core.claim_for_good(record)
         record.guard = None
         core.give_back(guard, record)
 
@@ -120,7 +121,7 @@ class Face(Generic[K, T]):
         """
         record, guard = self._core.claim(resource)
         if FREE_THREADED:
-            self._core.claim_for_good(record)
+            guard = self._core.claim_for_good(record)
         record.guard = None
         self._core.discard(guard, record)
 
@@ -191,9 +192,10 @@ class BoundPool(Face[K, T]):
         hand: Any = self._core.take(self._living_lane(), timeout, True)  # noqa: FBT003 - it waits
         guard = hand.guard  # what `Hand.bare` does, written out: this is the way of a validating pool
         record = guard.record
-        record.guard = guard
         if FREE_THREADED:
-            record.held.append(None)
+            record.held = [guard]
+        else:
+            record.guard = guard
         hand.guard = None
         record.uses += 1
         return record.resource  # type: ignore[no-any-return]

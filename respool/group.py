@@ -174,8 +174,8 @@ class LeaseGroup(Generic[K, T]):
             if not guards:
                 break
             if FREE_THREADED:
-                self._end(lambda guard: core.defer_until(guard, when))
-                break
+                core.defer_until(guards, when)
+                continue
             # In one straight line up to the pop: a resource in use may at no moment look like one that was leaked.
             record = guards[-1].record
             record.when = when

@@ -238,13 +238,17 @@ class ClaimedLease(Lease[K, T]):  # pragma: no cover - without the interpreter l
 
     _hold: list[Guard]
 
+    @property
+    def _guard(self) -> Guard | None:  # type: ignore[override]  # to be read only
+        # Nothing but `_hold` refers to it, so that one who is interrupted while he has it in hand loses it as one
+        # loses a lease: to the pool.
+        return next(iter(self._hold), None)
+
     def _claim(self) -> Guard | None:
         try:
-            guard = self._hold.pop()
+            return self._hold.pop()
         except IndexError:
             return None
-        self._guard = None
-        return guard
 
     def release(self, when: Callable[[], object] | None = None) -> None:
         """Give the resource back, as `Lease.release` does."""
@@ -256,14 +260,10 @@ class ClaimedLease(Lease[K, T]):  # pragma: no cover - without the interpreter l
     def _release_when(self, when: Callable[[], object]) -> None:
         record = self._record
         engine = lane_engine(record)
-        free = engine.is_free(record, when)
-        guard = self._claim()
-        if guard is None:
-            return
-        if free:
+        if not engine.is_free(record, when):
+            engine.defer_until(self._hold, when)
+        elif (guard := self._claim()) is not None:
             engine.give_back(guard, record)
-            return
-        engine.defer_until(guard, when)
 
     def discard(self) -> None:
         """Destroy the resource, as `Lease.discard` does."""

@@ -293,9 +293,10 @@ class ResourcePool(Managed[K, T]):
         hand: Any = core.take(core.lane_of(key) if lane is None else lane, timeout, True)  # noqa: FBT003 - it waits
         guard = hand.guard  # what `Hand.bare` does, written out: this is the way of a validating pool
         record = guard.record
-        record.guard = guard
         if FREE_THREADED:
-            record.held.append(None)
+            record.held = [guard]
+        else:
+            record.guard = guard
         hand.guard = None
         record.uses += 1
         return record.resource  # type: ignore[no-any-return]
