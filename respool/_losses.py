@@ -18,6 +18,7 @@ from respool._slot import (
     DESTROYING,
     GONE,
     LEAVING,
+    LIMBO,
     PENDING,
     QUARANTINED,
     QUEUED,
@@ -63,8 +64,9 @@ class Losses(Booking):
         for lost in snapshot(gate):
             if lost is None:  # MARK
                 continue
-            # Known references: the two deques' and the loop's.
-            if getattr(lost, "record", VOID).phase is READY and is_referenced_elsewhere([lost], 3):
+            # Known references: the two deques' and the loop's.  Where there are others, it's in somebody's hands: the
+            # collector calls a cycle's finalisers in any order, and another of them has given it back, or is at it.
+            if is_referenced_elsewhere([lost], 3):
                 self.suspects.append(lost)
             else:
                 self._settle_one_locked(lost, work)
@@ -79,16 +81,21 @@ class Losses(Booking):
     def _came_back_locked(self, suspect: Guard) -> bool:
         """See whether another finaliser of the same cycle has released the lease properly: then there's no leak."""
         record = suspect.record
-        if record.phase is not READY:
+        row, phase = record.row, record.phase
+        if phase in {GONE, LIMBO}:
             return True
+        places = {READY: row.idle, PENDING: row.pending, QUARANTINED: row.stuck}
+        place = places.get(phase)
+        if place is None:
+            return False  # in the middle of a hook, or of its end
         try:
-            record.row.idle.remove(suspect)
+            place.remove(suspect)
         except ValueError:
             return False  # its lease isn't cleared yet, or somebody has it in hand already
         # A finaliser runs once for an object.  The resource needs a new body, or its next leak would be
         # silent.
         guard = self._rebody(suspect)
-        record.row.idle.append(guard)
+        place.append(guard)
         return True
 
     def _rebody(self, lost: Guard) -> Guard:

@@ -10,11 +10,12 @@ import pytest
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.storms import weather
 from tests.helpers.threads import Threads
+from tests.helpers.whens import When, hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.helpers.resources import MakePool
+    from tests.helpers.resources import Factory, MakePool
 
 pytestmark = pytest.mark.usefixtures("no_backstop")
 
@@ -103,3 +104,79 @@ def test_a_finaliser_that_releases_is_no_leak(make_pool: MakePool, owner_first: 
         with pool.lease("A", timeout=5) as thing:
             assert thing.number == 2
     assert pool.stats().leaked == 1
+
+
+@pytest.mark.parametrize("way", ["lease", "group"])
+@pytest.mark.parametrize("answer", ["yes", "not yet", "raises"])
+@pytest.mark.parametrize("owner_first", [True, False])
+def test_a_finaliser_that_defers_is_no_leak(
+    make_pool: MakePool,
+    factory: Factory,
+    owner_first: bool,  # noqa: FBT001
+    answer: str,
+    way: str,
+) -> None:
+    """P77, G7, G8: garbage whose finaliser gives back with a `when` is no leak either, in whichever order the finalisers run."""
+    pool = make_pool(max_size=2)
+    for _ in range(3):
+        when = When(free=answer == "yes")
+        garbage = Garbage(int) if owner_first else None
+        held = hold(pool, way)
+        if garbage is None:
+            garbage = Garbage(int)
+        garbage.end = lambda release=held.release, when=when: release(when)
+        number = len(held.things)
+        del garbage, held
+        gc.collect()
+        if answer == "raises":
+            when.errors = [OSError("not yet") for _ in range(number)]
+        pool.reap()
+        if answer != "yes":
+            stats = pool.stats()
+            assert (stats.pending, stats.quarantined)[answer == "raises"] == number
+        when.free = True
+        pool.reap()
+        pool.reap()
+        assert_quiet(pool, leased=0, idle=number)
+        assert when.misuse == []
+    pool.lease_many(2, "A", timeout=0).release()
+    assert (pool.stats().leaked, factory.destroyed) == (0, [])
+    with weather():
+        pool.lease_many(2, "A")
+        pool.lease_many(2, "A", timeout=5).release()
+    assert pool.stats().leaked == 2
+
+
+@pytest.mark.parametrize("end", ["release", "discard", "deferred", "detach"])
+def test_others_settle_while_a_finaliser_gives_back(make_pool: MakePool, factory: Factory, end: str) -> None:
+    """P77, G1, G6, G7: while the finaliser's own hook runs, another thread books what the collector noted: it's in the finaliser's hands."""
+    pool = make_pool(max_size=2, reset=factory.reset)
+
+    def others_settle(*_: object) -> None:
+        with Threads() as threads:
+            threads.start(pool.reap)
+            threads.start(lambda: pool.lease("B", timeout=0).discard())
+
+    def when() -> bool:
+        others_settle()
+        return True
+
+    for _ in range(3):
+        lease = pool.lease("A")
+        ends = {
+            "release": lease.release,
+            "discard": lease.discard,
+            "deferred": lambda lease=lease: lease.release(when),
+            "detach": lease.detach,
+        }
+        Garbage(ends[end])
+        factory.before["reset"] = factory.before["destroy"] = lambda key, *_: key == "A" and others_settle()
+        del lease, ends
+        gc.collect()
+        factory.before.clear()
+        stats = assert_quiet(pool, keys="AB", leased=0, idle=int(end in {"release", "deferred"}))
+        assert stats.leaked == 0
+        assert sorted(thing.number for thing in factory.destroyed) == sorted(
+            {thing.number for thing in factory.destroyed}
+        )
+    pool.lease_many(2, "A", timeout=0).release()
