@@ -168,7 +168,7 @@ class Core(Upkeep):
 
     def _close_locked(self, work: Work) -> None:
         # In one straight line: whoever settles next does what a close begins with, should it be cut short here.
-        self.closing = not self.closed
+        self.closing = self.closing or not self.closed  # one that was cut short is finished by the next
         self.closed = True
         self.shut_locked()
         self.settle_locked(work)
