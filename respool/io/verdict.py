@@ -225,7 +225,7 @@ def _judge_full(  # noqa: PLR0911 - a list of checks, each with its answer
     refused = _encoded(head)
     if refused is not None:
         return refused
-    if not request.allow_full:
+    if not request.allow_full and not _is_all_asked_for(request, head, length):
         return _refuse(
             head,
             "the server ignored the range and sends a whole object (status 200), which only allow_full_response="
@@ -254,6 +254,18 @@ def _judge_full(  # noqa: PLR0911 - a list of checks, each with its answer
         validator=Validator.of(head),
         exact=exact,
     )
+
+
+def _is_all_asked_for(request: RangeRequest, head: ResponseHead, length: int | None) -> bool:
+    """Whether a whole object is just what was asked for, and surely the one that was opened.
+
+    The length alone proves nothing, as a login page may have it, too.  So it takes an ETag or
+    date of the opened object that the answer has as well; an If-Match is no proof here, as a
+    server that ignores ranges may ignore that, too.
+    """
+    if request.start != 0 or length is None or not request.size == request.length == length:
+        return False
+    return bool(request.validator) and request.validator.difference(Validator.of(head)) is None
 
 
 def _judge_unsatisfiable(request: RangeRequest, head: ResponseHead) -> Verdict:

@@ -49,6 +49,58 @@ def test_whole_object_instead_of_range(
     assert "RESPOOL_ALLOW_FULL_RESPONSE=true" in str(error)
 
 
+@pytest.mark.parametrize("dated", [False, True])
+def test_whole_object_where_all_of_it_is_wanted(
+    serve: Callable[..., RangeServer], make_session: Callable[..., Session], *, dated: bool
+) -> None:
+    """R02: a 200 is the answer where the whole object was asked for, and its version and size are those it was opened with."""
+    field = "Last-Modified: Tue, 01 Dec 2026 10:00:00 GMT" if dated else f'ETag: "{"0" * 32}"'
+    fields = (f"Content-Length: {TOTAL}", field)
+    server = serve(lies.status("200 OK", field, body=CONTENT), lies.head_of(*fields))
+    with make_session(task_size=TOTAL).open(server.url) as file:
+        assert file.read() == CONTENT
+        assert file.read(offset=0, size=TOTAL + 5) == CONTENT
+        # The connection is as good as after a 206.
+        assert server.connections == 1
+        with pytest.raises(RangeIntegrityError, match="status 200"):
+            file.read(size=TOTAL - 1)
+        with pytest.raises(RangeIntegrityError, match="status 200"):
+            file.read(offset=1)
+
+
+@pytest.mark.parametrize(
+    ("opened", "came"),
+    [
+        ((), ()),
+        ((), ('ETag: "a"',)),
+        (('ETag: "a"',), ()),
+        (('ETag: "a"',), ('ETag: "b"',)),
+        (('ETag: "a"', "Last-Modified: Tue, 01 Dec 2026 10:00:00 GMT"), ('ETag: "b"',)),
+        (
+            ("Last-Modified: Tue, 01 Dec 2026 10:00:00 GMT",),
+            ("Last-Modified: Tue, 01 Dec 2026 10:00:01 GMT",),
+        ),
+        (("Last-Modified: Tue, 01 Dec 2026 10:00:00 GMT",), ('ETag: "a"',)),
+    ],
+)
+def test_page_as_long_as_the_object(
+    serve: Callable[..., RangeServer],
+    make_session: Callable[..., Session],
+    opened: tuple[str, ...],
+    came: tuple[str, ...],
+) -> None:
+    """R03: a 200 with the very length of the object is an error unless an ETag or a date says that it's this object."""
+    page = b"<html>log in".ljust(TOTAL, b".")
+    server = serve(lies.status("200 OK", *came, body=page), lies.head_of(f"Content-Length: {TOTAL}", *opened))
+    target = Guarded(TOTAL)
+    with (
+        make_session(task_size=TOTAL).open(server.url) as file,
+        pytest.raises(RangeIntegrityError, match="status 200"),
+    ):
+        file.read_into(target.view)
+    assert target.untouched
+
+
 @pytest.mark.parametrize("lie", [lies.ignores_range, lies.ignores_range_chunked])
 @pytest.mark.parametrize(
     ("offset", "size"), [(0, TOTAL), (0, 10), (1000, 5000), (TOTAL - 3, 3), (100_000, 200_000)]
