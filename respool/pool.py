@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from respool import _process
 from respool._destroyer import Destroyer
@@ -28,14 +28,22 @@ from respool.limits import PoolLimits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import TypeVar
+
     from respool.group import LeaseGroup
     from respool.lease import Lease
     from respool.observers import PoolObserver
 
-__all__ = ["ResourcePool"]
+    # A create hook that is a lambda doesn't tell what its key is: then it may be anything.
+    K = TypeVar("K", default=Any)
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
 
-K = TypeVar("K")
-T = TypeVar("T")
+    K = TypeVar("K")
+    T = TypeVar("T")
+
+__all__ = ["ResourcePool"]
 
 _NO_LIMITS = PoolLimits()
 _numbers = itertools.count(1)

@@ -119,6 +119,24 @@ assert_type(plain.forget(), int)
 with plain.lease() as connection:
     assert_type(connection, Connection)
 
+# --- a create hook that's a lambda doesn't tell the key's type: it's taken as it comes, unless it's said
+
+untold = ResourcePool(create=lambda _key: [1])
+assert_type(untold.lease(), Lease[None, list[int]])
+assert_type(untold.acquire(), list[int])
+with untold.lease() as numbers:
+    assert_type(numbers, list[int])
+with untold.lease("any") as numbers:
+    assert_type(numbers, list[int])
+with ResourcePool(lambda _key: bytearray(4096), limits=PoolLimits(max_size=2)) as scratch:
+    assert_type(scratch.acquire(), bytearray)
+
+told = ResourcePool[str, list[int]](lambda _key: [1], limits=PoolLimits(max_size=2))
+assert_type(told.lease("host"), Lease[str, list[int]])
+told.lease(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the key is a str
+annotated: ResourcePool[str, list[int]] = ResourcePool(lambda _key: [1])
+annotated.lease(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - likewise
+
 # --- hooks of every kind, and what they may not be
 
 
