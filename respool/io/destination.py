@@ -14,10 +14,21 @@ from typing import TYPE_CHECKING, Any
 from respool.buffers import Buffer
 
 if TYPE_CHECKING:
+    from typing import Protocol, TypeAlias
+
     from typing_extensions import Buffer as SupportsBuffer
 
+    class _Array(Protocol):
+        """numpy's arrays, which tell type checkers of their buffer from Python 3.12 on only."""
 
-def host_view(destination: SupportsBuffer | Buffer) -> memoryview:
+        @property
+        def __array_interface__(self) -> dict[str, Any]: ...
+
+    #: What type checkers let pass as a destination; `host_view` checks what it really is.
+    Destination: TypeAlias = SupportsBuffer | Buffer | _Array
+
+
+def host_view(destination: Destination) -> memoryview:
     """Return a destination as a one-dimensional, writable memoryview of bytes.
 
     The destination can't be resized or freed while the view lives: whoever asked for the

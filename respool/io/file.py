@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from typing_extensions import Buffer as SupportsBuffer
-
-    from respool.buffers import Buffer
     from respool.io._future import ReadFuture
     from respool.io._request import Progress
+    from respool.io.destination import Destination
     from respool.io.session import Session
 
 
@@ -105,7 +103,7 @@ class File(ABC):
 
     def read_into(
         self,
-        destination: SupportsBuffer | Buffer,
+        destination: Destination,
         *,
         offset: int = 0,
         size: int | None = None,
@@ -170,7 +168,7 @@ class File(ABC):
 
     def pread(
         self,
-        destination: SupportsBuffer | Buffer,
+        destination: Destination,
         *,
         offset: int = 0,
         size: int | None = None,
@@ -303,7 +301,7 @@ class File(ABC):
 
     def _request(  # noqa: PLR0917 - those of read_into, handed on
         self,
-        destination: SupportsBuffer | Buffer,
+        destination: Destination,
         offset: int,
         size: int | None,
         stream: object,

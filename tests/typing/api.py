@@ -6,9 +6,13 @@
 
 from __future__ import annotations
 
+import array
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, assert_type
+
+import numpy as np
 
 import respool.io
 from respool import (
@@ -260,6 +264,17 @@ assert_type(future.result(), int)
 assert_type(file.read_many([(0, 1), (5, 2)]), list[bytes])
 assert_type(file.buffered().read(), bytes)
 respool.io.open(Path("object"))
+
+# Whatever has a buffer is a destination.  numpy's arrays say so to type checkers from Python 3.12 on only.
+numbers_32 = np.empty(10, dtype=np.float32)
+assert_type(file.read_into(numbers_32), int)
+assert_type(file.pread(numbers_32[:5]).result(), int)
+file.read_into(array.array("d", [0.0]))
+file.read_into(mmap.mmap(-1, 4096))
+with buffers.lease() as buffer:
+    file.read_into(buffer)
+file.read_into("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - no buffer
+file.pread([0] * 4)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - likewise
 file.read(0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - a read says offset= and size=
 
 
