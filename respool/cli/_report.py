@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from respool.cli.progress import print_table
+from respool.cli._standard import tell
+from respool.cli.progress import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KIB = 1 << 10
 _MIB = 1 << 20
 #: What the table shows of `PoolStats`; JSON has all of it.
-_SHOWN = ("size", "idle", "leased", "acquired", "created", "reused", "destroyed", "waits", "timeouts")
+_SHOWN = ("size", "acquired", "created", "reused", "destroyed", "waits")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,8 @@ class Report:
 
     def show(self, *, as_json: bool, to_stderr: bool = False) -> None:
         """Print the report, to stdout unless that has the data."""
-        out = sys.stderr if to_stderr else sys.stdout
         if as_json:
-            print(json.dumps(self.as_dict(), indent=2), file=out)
+            tell(json.dumps(self.as_dict(), indent=2), to_stderr=to_stderr)
             return
         lines = [
             f"{_bytes(self.nbytes)} in {self.seconds:.3f} s{_rate(self.rate) if self.seconds > 0 else ''}"
@@ -51,7 +50,6 @@ class Report:
         if self.digest is not None:
             verdict = {None: "", True: "  (as it should be)", False: "  (NOT as it should be)"}[self.verified]
             lines.append(f"{self.digest}{verdict}")
-        print("\n".join(lines), file=out, flush=True)
         columns = ("pool", *_SHOWN, "cost", "waited s")
         rows = [
             (
@@ -62,7 +60,8 @@ class Report:
             )
             for name, stats in self.pools.items()
         ]
-        print_table("", columns, rows, to_stderr=to_stderr)
+        lines += ["", table(columns, rows, to_stderr=to_stderr)]
+        tell("\n".join(lines), to_stderr=to_stderr)
 
     def as_dict(self) -> dict[str, Any]:
         """Give the report as what `json` can write."""

@@ -67,6 +67,29 @@ def standard_streams() -> Generator[None]:
             sys.stderr = err
 
 
+def tell(text: str, *, to_stderr: bool = False) -> None:
+    """Write lines to stdout or stderr, all of them at once.
+
+    Whoever reads the first of them only, as ``head -1`` does, doesn't make the rest an error:
+    it has been written by then.
+
+    Parameters
+    ----------
+    text : str
+        The lines, without the end of the last one.
+    to_stderr : bool
+        Where they go.
+
+    Raises
+    ------
+    OSError
+        They can't be written; BrokenPipeError where nobody reads.
+    """
+    out = sys.stderr if to_stderr else sys.stdout
+    out.write(f"{text}\n")
+    out.flush()
+
+
 def check_stdout() -> None:
     """Fail now where nothing could be told in the end.
 

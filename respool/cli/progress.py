@@ -31,6 +31,9 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+#: Columns of the table, where there's no terminal that has less.
+_WIDE = 250
+
 
 @contextmanager
 def byte_progress(what: str, total: int | None) -> Generator[Callable[[int], None]]:
@@ -90,20 +93,40 @@ def count_progress(what: str, total: int) -> Generator[Callable[[], None]]:
         yield step
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, to_stderr: bool = False
-) -> None:
-    """Print a table: the first column is text, the others are numbers.
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", to_stderr: bool = False
+) -> str:
+    """Lay out a table: the first column is text, the others are numbers.
 
-    Where output isn't a terminal, it's as wide as it needs to be, so that nothing is cut.
+    Parameters
+    ----------
+    columns : sequence of str
+        Their headings.
+    rows : iterable of sequences of str
+        A cell for each column.
+    title : str
+        A line above.
+    to_stderr : bool
+        Whether it's stderr that it will be written to, instead of stdout.
+
+    Returns
+    -------
+    str
+        Its lines, without the end of the last one.  Where they won't go to a terminal, it's as
+        wide as it needs to be, so that nothing is cut.
     """
     console = Console(stderr=to_stderr)
     if not console.is_terminal:
-        console = Console(file=sys.stderr if to_stderr else sys.stdout, width=250)
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        # With the stream, for the sake of its encoding: not every one has lines to draw with.
+        console = Console(file=sys.stderr if to_stderr else sys.stdout, width=_WIDE)
+    grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
+        grid.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         # Text objects would do too; what matters is that nothing in here is taken for markup.
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
-    console.print(table)
+        grid.add_row(*(cell.replace("[", r"\[") for cell in row))
+    # Not printed by rich, which ends the program in its own way where nobody reads.
+    with console.capture() as capture:
+        console.print(grid)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    return "\n".join([title, *lines] if title else lines)

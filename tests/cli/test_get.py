@@ -25,8 +25,13 @@ class TestReading:
         code, out, err = respool("get", source)
         assert (code, err) == (0, "")
         assert re.search(r"^9,000,001 bytes \(8\.6 MiB\) in [0-9.]+ s: [0-9,.]+ MiB/s$", out, re.MULTILINE)
-        assert re.search(r"^ ?pool +size +idle .* cost", out, re.MULTILINE)
-        assert re.search(r"^ ?buffers ", out, re.MULTILINE)
+        _, blank, *table = out.splitlines()
+        assert blank == ""
+        assert re.fullmatch(r"pool +size +acquired .* cost  waited s", table[0])
+        used = ["buffers", "handles"] if source.startswith("http:") else ["buffers"]
+        assert [line.partition(" ")[0] for line in table[2:]] == used
+        # It fits a terminal of the usual width.
+        assert all(len(line) < 80 and line == line.rstrip() for line in table)
 
     def test_into_a_file(self, source: str, tmp_path: Path) -> None:
         """-o writes the file, with the permissions of any new file, and leaves nothing else behind."""
@@ -126,6 +131,13 @@ class TestReport:
         if source.startswith("http:"):
             assert told["pools"]["handles"]["acquired"] >= 3
             assert told["pools"]["handles"]["leased"] == 0
+
+    def test_plain_letters(self, content: Path) -> None:
+        """Where output can't have more than ASCII, the table is drawn with that."""
+        code, out, err = respool("get", content, env=environment(PYTHONIOENCODING="ascii"))
+        assert (code, err) == (0, "")
+        assert out.isascii()
+        assert "buffers" in out
 
     def test_json_beside_stdout(self, content: Path) -> None:
         """With -o - the JSON goes to stderr."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from respool.cli.__main__ import main
 from tests.helpers.threads import HANG_GUARD
 
-from .commands import Ended, command, environment, names, one_line, respool
+from .commands import Ended, command, environment, names, one_line, respool, running
 from .content import CONTENT, SIZE
 from .pausing import pausing
-
-if TYPE_CHECKING:
-    import os
 
 CLOSED = "respool: stdout: is closed\n"
 
@@ -140,6 +138,45 @@ class TestClosedStdin:
         assert out.startswith("http://")
         code, _, err = run("0>/dev/null", "serve", "--until-stdin-closes", tmp_path)
         assert (code, err) == (0, "")
+
+
+class TestNobodyReads:
+    """Pipes whose reader goes away, as ``head`` does: the same end each time, never silence with an error code."""
+
+    @pytest.mark.parametrize("report", [(), ("--json",)])
+    def test_report_is_written_at_once(self, content: Path, report: tuple[str, ...]) -> None:
+        """``respool get … | head -1``: what is told goes out in one piece, so whoever reads a part of it breaks nothing."""
+        for buffering in ("", "1"):
+            with running(
+                "get", content, *report, text=False, env=environment(PYTHONUNBUFFERED=buffering)
+            ) as process:
+                assert process.stdout is not None
+                told = os.read(process.stdout.fileno(), 1 << 16)
+                assert process.stdout.read() == b""
+                assert process.wait(HANG_GUARD) == 0
+            assert told.startswith(b"{" if report else b"9,000,001 bytes")
+            assert told.endswith(b"}\n" if report else b"\n")
+            assert b"buffers" in told
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("get", "/dev/null"),
+            ("get", "/dev/null", "--json"),
+            ("demo", "--size=1kB"),
+            ("bench", "pool:memory", "--quick"),
+            ("--help",),
+        ],
+    )
+    def test_gone_before(self, arguments: tuple[str, ...]) -> None:
+        """``… | true``: where nothing can be told, that's one line and 1."""
+        there, back = os.pipe()
+        os.close(there)
+        with running(*arguments, stdout=back) as process:
+            os.close(back)
+            assert process.stderr is not None
+            assert one_line(process.stderr.read()) == "nobody reads the output any more"
+            assert process.wait(HANG_GUARD) == 1
 
 
 class TestFull:

@@ -7,8 +7,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from respool.cli._standard import tell
 from respool.cli.bench._machine import describe
-from respool.cli.progress import print_table
+from respool.cli.progress import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,12 +22,16 @@ _CLAIM_COLUMNS = ("figure", "min", "median", "max", "target", "met")
 
 def show(result: Result) -> None:
     """Print a result."""
-    for section in result.sections:
-        print_table(section.heading, section.columns, _cells(section, result))
+    tables = [
+        table(section.columns, _cells(section, result), title=section.heading) for section in result.sections
+    ]
     if result.claims:
-        print_table("Held to its targets", _CLAIM_COLUMNS, [claim.cells() for claim in result.claims])
+        rows = [claim.cells() for claim in result.claims]
+        tables.append(table(_CLAIM_COLUMNS, rows, title="Held to its targets"))
     if result.missing:
-        print_table("Not measured", ("what", "why"), [(gap.name, gap.why) for gap in result.missing])
+        rows = [(gap.name, gap.why) for gap in result.missing]
+        tables.append(table(("what", "why"), rows, title="Not measured"))
+    tell("\n\n".join(tables) + "\n")
 
 
 def write(results: Sequence[Result], path: Path, drawings: Mapping[str, Path] | None = None) -> None:
