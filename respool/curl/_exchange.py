@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pycurl
 
+from ._descriptors import CODES, exhausted
 from ._pooled import set_body_sink
 from ._urls import CONTROL
 
@@ -87,17 +88,21 @@ class TransferError(Exception):
         libcurl's own words; no URL and no secret in them.
     facts : Facts
         What was known when it ended.
+    hint : str or None
+        What it probably comes of, where libcurl's words mislead.
     """
 
-    def __init__(self, code: int, kind: Kind, text: str, facts: Facts) -> None:
-        super().__init__(code, kind, text, facts)
+    def __init__(self, code: int, kind: Kind, text: str, facts: Facts, hint: str | None = None) -> None:
+        super().__init__(code, kind, text, facts, hint)
         self.code = code
         self.kind = kind
         self.text = text
         self.facts = facts
+        self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.text} (libcurl error {self.code})"
+        told = f"{self.text} (libcurl error {self.code})"
+        return told if self.hint is None else f"{told}, probably as there are {self.hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,10 @@ def exchange(
         if not isinstance(code, int):
             raise  # the handle was misused, and pycurl says how
         facts = facts_of(easy)
-        raise TransferError(code, _kind(code, text, facts), text or "no reason given", facts) from None
+        kind, hint = _kind(code, text, facts), exhausted() if code in CODES else None
+        if hint is not None:
+            kind = "connect"  # and not the memory that libcurl takes it for
+        raise TransferError(code, kind, text or "no reason given", facts, hint) from None
     return facts_of(easy)
 
 

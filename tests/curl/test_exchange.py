@@ -10,6 +10,7 @@ import pytest
 
 from respool.curl import Origin
 from respool.curl._exchange import TransferError, exchange
+from tests.helpers.descriptors import descriptors_left
 from tests.helpers.gates import Gate
 from tests.helpers.http_servers import Answer
 from tests.helpers.tunnel import Tunnel
@@ -145,6 +146,25 @@ def test_nobody_listens(pool: EasyHandlePool) -> None:
     error = failure(pool, f"http://127.0.0.1:1/?{SECRET}")
     assert (error.kind, error.facts.status, error.facts.head_bytes) == ("connect", 0, 0)
     assert "7" in str(error)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_no_descriptors(pool: EasyHandlePool, server: RecordingServer, left: int) -> None:
+    """U13: where the process has no file descriptor left for a connection, the error says so, and is of kind "connect"."""
+    with (
+        pool.lease(Origin.of(server.url())) as easy,
+        descriptors_left(left) as limit,
+        pytest.raises(TransferError) as caught,
+    ):
+        exchange(easy, server.url())
+    assert caught.value.kind == "connect"
+    assert f"too many open files: this process may have {limit} (ulimit -n)" in str(caught.value)
+
+
+def test_descriptors_enough(pool: EasyHandlePool) -> None:
+    """U13: as long as there are some, nothing is said of them."""
+    with descriptors_left(20):
+        assert "files" not in str(failure(pool, f"http://127.0.0.1:1/?{SECRET}"))
 
 
 def test_no_such_name(pool: EasyHandlePool) -> None:
