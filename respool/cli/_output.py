@@ -106,10 +106,13 @@ def _replacing(target: Path, name: str, mode: int | None) -> Generator[Sink]:
         yield _Descriptor(descriptor, name)
         try:
             os.fsync(descriptor)
+            # Closed first: what else is opened here must be had where reading left nothing to spare.
+            descriptor, done = -1, descriptor
+            os.close(done)
             temporary.replace(target)
+            _sync_directory(target.parent)
         except OSError as error:
             raise OSError(error.errno, error.strerror, name) from error
-        _sync_directory(target.parent)
     except BaseException:
         try:
             temporary.unlink()

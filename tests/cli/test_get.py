@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import stat
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from respool.cli._output import output
+from tests.helpers.descriptors import descriptors_left
 
 from .commands import command, ended, environment, names, one_line, respool, running
 from .content import CONTENT, DIGEST, SIZE
 from .pausing import pausing
+
+
+def no_more(*_: object) -> NoReturn:
+    """Stand in for `os.open`."""
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "x")
 
 
 class TestReading:
@@ -215,6 +226,22 @@ class TestFiles:
             assert old.read() == "old"
         assert target.read_bytes() == CONTENT
         assert stat.S_IMODE(target.stat().st_mode) == 0o604
+
+    def test_no_descriptor_to_spare(self, tmp_path: Path) -> None:
+        """What is opened to make the new file last takes the place of what was open: no more is needed than while reading."""
+        with ExitStack() as stack:
+            sink = stack.enter_context(output(str(tmp_path / "out")))
+            sink.write(memoryview(b"new"))
+            with descriptors_left(0):
+                stack.close()
+        assert (tmp_path / "out").read_bytes() == b"new"
+
+    def test_folder_that_can_not_be_opened(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An error in that names the file, which is in place by then."""
+        with pytest.raises(OSError, match="Too many open files") as caught, output(str(tmp_path / "out")):
+            monkeypatch.setattr(os, "open", no_more)
+        assert caught.value.filename == str(tmp_path / "out")
+        assert names(tmp_path) == ["out"]
 
     def test_link(self, content: Path, tmp_path: Path) -> None:
         """A symbolic link stays one; what it points to is replaced."""
