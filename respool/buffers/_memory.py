@@ -216,9 +216,11 @@ def _allocate(kind: BufferKind) -> Any:  # noqa: ANN401 - whatever has the buffe
                 return allocate(kind.capacity)
             except MemoryError as error:
                 failure = error
+        reason = str(failure) or "out of memory"
+        # The package's own allocators say just this, so it would be said twice.
+        tail = "" if reason.startswith(f"no memory for {kind.capacity} bytes") else f": {reason}"
         raise MemoryError(
-            f"can't allocate a buffer of {kind.capacity} bytes ({stock.describe()}): "
-            f"{str(failure) or 'out of memory'}"
+            f"can't allocate a buffer of {kind.capacity} bytes ({stock.describe()}){tail}"
         ) from failure
     finally:
         del failure  # its traceback holds this frame

@@ -80,7 +80,7 @@ class HostAllocator:
         nbytes = _positive(nbytes)
         try:
             return bytearray(nbytes)
-        except OverflowError as error:
+        except (MemoryError, OverflowError) as error:  # the former without a text
             raise MemoryError(f"no memory for {nbytes} bytes") from error
 
     def free(self, memory: bytearray, /) -> None:

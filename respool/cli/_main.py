@@ -173,7 +173,7 @@ def _one_line(error: Exception) -> str:
         where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
         return f"{where}{error.strerror}"
     text = " ".join(str(error).split())
-    known = isinstance(error, CommandError | OSError | ValueError | ImportError | _pool_error())
+    known = isinstance(error, CommandError | OSError | ValueError | ImportError | MemoryError | _pool_error())
     return text if known and text else f"{type(error).__name__}: {text}"
 
 

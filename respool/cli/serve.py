@@ -97,9 +97,19 @@ class FileServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that go away; report anything else."""
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+        """Say nothing of clients that go away; tell anything else in one line."""
+        error = sys.exc_info()[1]
+        if error is None or isinstance(error, ConnectionError | TimeoutError):
+            return
+        if sys.flags.dev_mode:
             super().handle_error(request, client_address)  # type: ignore[arg-type]
+            return
+        text = " ".join(str(error).split())
+        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        try:
+            print(f"respool: a connection was given up: {what}", file=sys.stderr, flush=True)
+        except OSError:
+            pass  # nobody there to be told
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

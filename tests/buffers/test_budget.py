@@ -14,7 +14,7 @@ from respool import (
     PoolLimits,
     PoolTimeoutError,
 )
-from respool.buffers import BufferPool, HostAllocator
+from respool.buffers import BufferPool, HostAllocator, PageAlignedAllocator
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.recorder import Recorder
 from tests.helpers.threads import Threads, run_together, wait_until_queued
@@ -129,6 +129,16 @@ class TestOutOfMemory:
             books.make = bytearray
             with pool.lease() as buffer:
                 assert buffer.nbytes == 100
+
+    @pytest.mark.parametrize("allocator", [HostAllocator(), PageAlignedAllocator()])
+    def test_told_once(self, allocator: HostAllocator | PageAlignedAllocator) -> None:
+        """What the package's own allocators say adds nothing, and is left to the error's cause."""
+        with BufferPool(allocator, buffer_size=1 << 60) as pool, pytest.raises(MemoryError) as caught:
+            pool.lease()
+        assert str(caught.value) == (
+            f"can't allocate a buffer of {1 << 60} bytes (budget max_bytes=None, 0 in existence)"
+        )
+        assert isinstance(caught.value.__cause__, MemoryError)
 
     def test_idle_ones_are_freed_first(self) -> None:
         """When there's no memory, idle buffers of all sizes and kinds are freed, and it's tried once more."""

@@ -198,6 +198,16 @@ class TestErrors:
         assert (code, out) == (1, "")
         assert re.search(r"respool\[(io|curl)\]", one_line(err))
 
+    def test_no_memory(self, content: Path) -> None:
+        """Buffers for which there's no memory are told once, by the variable's name."""
+        code, out, err = respool("get", content, env=environment(RESPOOL_BUFFER_SIZE="1000000TB"))
+        assert (code, out) == (1, "")
+        assert re.fullmatch(
+            r"RESPOOL_BUFFER_SIZE=1000000000000000000: can't allocate a buffer of 1000000000000000000 bytes "
+            r"\(budget max_bytes=[0-9]+, 0 in existence\)",
+            one_line(err),
+        )
+
     def test_unforeseen(
         self, content: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

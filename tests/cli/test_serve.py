@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
 import threading
 from email.utils import formatdate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import example, given
@@ -257,7 +258,29 @@ class TestPaths:
 
 
 class TestRequests:
-    """What isn't a proper request."""
+    """What isn't a proper request, or can't be served."""
+
+    @pytest.mark.parametrize("text", ["can't start new thread", ""])
+    def test_trouble(
+        self,
+        ask: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        text: str,
+    ) -> None:
+        """What goes wrong with one connection is one line, not a traceback, and ends no other."""
+
+        def fail(*_: object) -> NoReturn:
+            raise RuntimeError(text)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            with pytest.raises(http.client.RemoteDisconnected):
+                ask("/file.bin")
+        told = f"RuntimeError: {text}" if text else "RuntimeError"
+        assert capsys.readouterr() == ("", f"respool: a connection was given up: {told}\n")
+        ask.connection.close()
+        assert ask("/file.bin").body == CONTENT
 
     @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "NONSENSE"])
     def test_other_methods(self, ask: Client, method: str) -> None:
