@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from respool._composed import Composed
 from respool._keys import ALL, All
+from respool.buffers._memory import over_budget
 from respool.buffers._sizes import check_size
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
     from respool.buffers._memory import Asked, BufferKind, Memory, Pool
     from respool.buffers.buffer import Buffer
+    from respool.errors import PoolExhaustedError
     from respool.stats import PoolStats
 
 __all__ = ["Managed"]
@@ -76,6 +78,13 @@ class Managed(Composed):
             self._recent.clear()
         self._recent[size] = usual, budget, asked
         return asked
+
+    def _told(self, error: PoolExhaustedError, asked: Asked, n: int = 1) -> PoolExhaustedError:
+        """Say it in bytes where it's the budget that is too small; what the pool within says is of keys and costs.
+
+        Its refusal comes first, as it counts it.
+        """
+        return over_budget(asked, n, self._pool.limits.max_cost) or error
 
     # -- sizes -----------------------------------------------------------------------------------------
 

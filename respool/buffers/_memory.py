@@ -65,6 +65,18 @@ class Asked(NamedTuple):
     kind: BufferKind
 
 
+def over_budget(asked: Asked, n: int, budget: int | None) -> PoolExhaustedError | None:
+    """Give the error for so many buffers that are more than the whole budget; None where they aren't."""
+    charged = asked.kind.capacity
+    if budget is None or n * charged <= budget:
+        return None
+    what, is_more = ("a buffer", "is more") if n == 1 else (f"{n} buffers", "are more")
+    slack = (
+        "" if charged == asked.nbytes else f" (charged {charged})" if n == 1 else f" (charged {charged} each)"
+    )
+    return PoolExhaustedError(f"{what} of {asked.nbytes} bytes{slack} {is_more} than max_bytes={budget}")
+
+
 class Memory:
     """One allocator in one pool: its kinds of buffers.
 
@@ -93,11 +105,11 @@ class Memory:
         """Give a size that is to have buffers of its own, without slack but the alignment's; it must fit into the budget."""
         nbytes = check_size("buffer_size", buffer_size)
         charged = aligned(nbytes, self.alignment)
-        if budget is not None and charged > budget:
-            raise PoolExhaustedError(
-                f"a buffer of {nbytes} bytes (charged {charged}) is more than max_bytes={budget}"
-            )
-        return Asked(nbytes, self.kind(charged))
+        asked = Asked(nbytes, self.kind(charged))
+        refused = over_budget(asked, 1, budget)
+        if refused is not None:
+            raise refused
+        return asked
 
     def about(self, nbytes: int, usual: BufferKind, budget: int | None) -> Asked:
         """Give a size that shares its buffers with others of its class.

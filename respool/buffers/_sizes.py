@@ -19,7 +19,8 @@ def check_size(what: str, value: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} must be an int, not {value!r}") from None
+        elsewhere = " (text is for sizes in respool.io.Config)" if isinstance(value, str) else ""
+        raise TypeError(f"{what} must be an int, not {value!r}{elsewhere}") from None
     if number < 1:
         raise ValueError(f"{what} must be 1 or more, not {number}")
     return number

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from respool.errors import PoolExhaustedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,7 +57,10 @@ class BoundBufferPool:
     def lease(self, timeout: float | None = None) -> Lease[BufferKind, Buffer]:
         """Lease a buffer."""
         asked, pool = self._bound()
-        lease = pool.lease(timeout)
+        try:
+            lease = pool.lease(timeout)
+        except PoolExhaustedError as error:
+            raise self._face._told(error, asked) from None
         lease._record.resource._nbytes = asked.nbytes
         if not self._fixed and asked is not self._face._usual:
             self._face._catch_up(asked)
@@ -64,7 +69,10 @@ class BoundBufferPool:
     def try_lease(self) -> Lease[BufferKind, Buffer] | None:
         """Lease a buffer if one can be had without waiting, else return None."""
         asked, pool = self._bound()
-        lease = pool.try_lease()
+        try:
+            lease = pool.try_lease()
+        except PoolExhaustedError as error:
+            raise self._face._told(error, asked) from None
         if lease is not None:
             lease._record.resource._nbytes = asked.nbytes
             if not self._fixed and asked is not self._face._usual:
@@ -74,7 +82,10 @@ class BoundBufferPool:
     def lease_many(self, n: int, timeout: float | None = None) -> LeaseGroup[BufferKind, Buffer]:
         """Lease several buffers at once: all of them or none."""
         asked, pool = self._bound()
-        group = pool.lease_many(n, timeout)
+        try:
+            group = pool.lease_many(n, timeout)
+        except PoolExhaustedError as error:
+            raise self._face._told(error, asked, n) from None
         for buffer in group.resources:
             buffer._nbytes = asked.nbytes
         if not self._fixed and asked is not self._face._usual:
@@ -84,7 +95,10 @@ class BoundBufferPool:
     def acquire(self, timeout: float | None = None) -> Buffer:
         """Take a bare buffer."""
         asked, pool = self._bound()
-        buffer = pool.acquire(timeout)
+        try:
+            buffer = pool.acquire(timeout)
+        except PoolExhaustedError as error:
+            raise self._face._told(error, asked) from None
         buffer._nbytes = asked.nbytes
         if not self._fixed and asked is not self._face._usual:
             self._face._catch_up(asked, buffer)
@@ -93,7 +107,10 @@ class BoundBufferPool:
     def try_acquire(self) -> Buffer | None:
         """Take a bare buffer if one can be had without waiting, else return None."""
         asked, pool = self._bound()
-        buffer = pool.try_acquire()
+        try:
+            buffer = pool.try_acquire()
+        except PoolExhaustedError as error:
+            raise self._face._told(error, asked) from None
         if buffer is not None:
             buffer._nbytes = asked.nbytes
             if not self._fixed and asked is not self._face._usual:

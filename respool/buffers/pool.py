@@ -17,6 +17,7 @@ from respool.buffers._memory import Stock
 from respool.buffers._sizes import check_size
 from respool.buffers.bound import BoundBufferPool
 from respool.buffers.host import PageAlignedAllocator
+from respool.errors import PoolExhaustedError
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
@@ -195,7 +196,10 @@ class BufferPool(Managed):
             `nbytes` is no size, or `timeout` no time.
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
-        lease = self._pool.lease(asked.kind, timeout)
+        try:
+            lease = self._pool.lease(asked.kind, timeout)
+        except PoolExhaustedError as error:
+            raise self._told(error, asked) from None
         lease._record.resource._nbytes = asked.nbytes
         if nbytes is None and asked is not self._usual:  # set_buffer_size came in between
             self._catch_up(asked)
@@ -204,7 +208,10 @@ class BufferPool(Managed):
     def try_lease(self, nbytes: int | None = None) -> Lease[BufferKind, Buffer] | None:
         """Lease a buffer if one can be had without waiting, else return None; see `lease`."""
         asked = self._usual if nbytes is None else self._asked(nbytes)
-        lease = self._pool.try_lease(asked.kind)
+        try:
+            lease = self._pool.try_lease(asked.kind)
+        except PoolExhaustedError as error:
+            raise self._told(error, asked) from None
         if lease is not None:
             lease._record.resource._nbytes = asked.nbytes
             if nbytes is None and asked is not self._usual:
@@ -238,7 +245,10 @@ class BufferPool(Managed):
             As for `lease`.
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
-        group = self._pool.lease_many(n, asked.kind, timeout)
+        try:
+            group = self._pool.lease_many(n, asked.kind, timeout)
+        except PoolExhaustedError as error:
+            raise self._told(error, asked, n) from None
         for buffer in group.resources:
             buffer._nbytes = asked.nbytes
         if nbytes is None and asked is not self._usual:
@@ -252,7 +262,10 @@ class BufferPool(Managed):
         back, so prefer `lease` outside hot paths.
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
-        buffer = self._pool.acquire(asked.kind, timeout)
+        try:
+            buffer = self._pool.acquire(asked.kind, timeout)
+        except PoolExhaustedError as error:
+            raise self._told(error, asked) from None
         buffer._nbytes = asked.nbytes
         if nbytes is None and asked is not self._usual:
             self._catch_up(asked, buffer)
@@ -261,7 +274,10 @@ class BufferPool(Managed):
     def try_acquire(self, nbytes: int | None = None) -> Buffer | None:
         """Take a bare buffer if one can be had without waiting, else return None; see `acquire`."""
         asked = self._usual if nbytes is None else self._asked(nbytes)
-        buffer = self._pool.try_acquire(asked.kind)
+        try:
+            buffer = self._pool.try_acquire(asked.kind)
+        except PoolExhaustedError as error:
+            raise self._told(error, asked) from None
         if buffer is not None:
             buffer._nbytes = asked.nbytes
             if nbytes is None and asked is not self._usual:

@@ -83,7 +83,9 @@ class TestResize:
                 waiting = threads.start(pool.lease, 160)
                 wait_until_queued(pool, 1)  # type: ignore[arg-type]  # any pool will do
                 pool.resize(PoolLimits(), max_bytes=64)
-                assert isinstance(waiting.error(), PoolExhaustedError)
+                error = waiting.error()
+                assert isinstance(error, PoolExhaustedError)
+                assert str(error) == "a buffer of 160 bytes is more than max_bytes=64"
             held.release()
             assert_quiet(pool, leased=0, idle=0)
 

@@ -47,6 +47,11 @@ class TestConstruction:
         with pytest.raises(TypeError, match=f"{what} must be an int, not {value!r}"):
             BufferPool(**{what: value})  # type: ignore[arg-type]
 
+    def test_text(self) -> None:
+        """Where text is taken for a size is said to whoever gives it here."""
+        with pytest.raises(TypeError, match=r"respool\.io\.Config"):
+            BufferPool(buffer_size="4MiB")  # type: ignore[arg-type]
+
     def test_numpy_int(self) -> None:
         """Whatever counts as an int for Python does here."""
         import numpy as np

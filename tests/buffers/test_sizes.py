@@ -251,10 +251,46 @@ class TestOneBudget:
         step = HostAllocator().alignment
         with BufferPool(HostAllocator(), buffer_size=16, max_bytes=100) as pool, pool.lease(96):
             for refused in (pool.lease, pool.try_lease, pool.acquire, pool.try_acquire):
-                with pytest.raises(PoolExhaustedError, match=f"{-(-101 // step) * step} bytes"):
+                with pytest.raises(PoolExhaustedError) as caught:
                     refused(101)
+                charged = -(-101 // step) * step
+                assert (
+                    str(caught.value)
+                    == f"a buffer of 101 bytes (charged {charged}) is more than max_bytes=100"
+                )
             assert pool.stats().rejected == 4
             assert pool.stats().waiters == 0
+
+    def test_several_are_more_than_the_budget(self) -> None:
+        """P92: several that are together more than the budget are refused in words of the buffer pool's own."""
+        with BufferPool(Books(), buffer_size=40, max_bytes=100) as pool:
+            told = "3 buffers of 40 bytes are more than max_bytes=100"
+            for refused in (pool.lease_many, pool.bind().lease_many):
+                with pytest.raises(PoolExhaustedError) as caught:
+                    refused(3)
+                assert str(caught.value) == told
+            with pytest.raises(PoolExhaustedError, match="3 buffers of 38 bytes"):
+                pool.lease_many(3, 38)
+            assert pool.stats().rejected == 3
+
+    def test_bound_to_more_than_the_budget(self) -> None:
+        """P92: a pool bound to more than the budget says it on each take."""
+        with BufferPool(Books(), buffer_size=40, max_bytes=100) as pool:
+            bound = pool.bind(101)
+            for refused in (bound.lease, bound.try_lease, bound.acquire, bound.try_acquire):
+                with pytest.raises(PoolExhaustedError) as caught:
+                    refused()
+                assert str(caught.value) == "a buffer of 101 bytes (charged 104) is more than max_bytes=100"
+            assert pool.stats().rejected == 4
+
+    def test_other_limits(self) -> None:
+        """P92: what another limit refuses is told by that limit's name."""
+        limits = PoolLimits(max_size=2)
+        with BufferPool(Books(), buffer_size=40, max_bytes=1000, limits=limits) as pool:
+            with pytest.raises(PoolExhaustedError, match="max_size=2"):
+                pool.lease_many(3)
+            with pytest.raises(PoolExhaustedError, match="max_size=2"):
+                pool.bind(50).lease_many(3)
 
     @pytest.mark.parametrize("nbytes", [97, 98, 99, 100])
     def test_only_the_class_is_more_than_the_budget(self, nbytes: int) -> None:
