@@ -116,8 +116,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """One connection: GET and HEAD of regular files, whole or a single range."""
 
     protocol_version = "HTTP/1.1"
-    server_version = f"respool/{__version__}"
-    sys_version = ""
     timeout = _IDLE_SECONDS
     disable_nagle_algorithm = True
     server: FileServer  # pyright: ignore[reportIncompatibleVariableOverride] - it is one, always
@@ -129,6 +127,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         """Answer a HEAD."""
         self._answer(body=False)
+
+    def _not_allowed(self) -> None:
+        """Answer a method that would do something to a file."""
+        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "files are only read here", close=True)
+
+    # The base class finds them by these names.
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _not_allowed  # noqa: N815
+
+    def version_string(self) -> str:
+        """Say what this is, without what Python it runs on."""
+        return f"respool/{__version__}"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Stay silent: a line for each range would drown whoever watches."""
@@ -244,7 +253,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
-        if status == HTTPStatus.NOT_IMPLEMENTED:
+        if status in {HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}:
             self.send_header("Allow", "GET, HEAD")
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(message)))
@@ -344,8 +353,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until interrupted: Ctrl-C is the usual end."""
     with FileServer(Path(arguments.directory), arguments.host, arguments.port) as server:
         print(server.url, flush=True)
-        _hint(server.url, arguments.directory)
-        if arguments.until_stdin_closes:
+        if not arguments.until_stdin_closes:
+            _hint(server.url, arguments.directory)
+        else:
             threading.Thread(target=_stop_at_end_of_input, args=(server,), daemon=True).start()
         server.serve_forever()
     return 0

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from respool._version import __version__
 from respool.cli.serve import FileServer, matches, parse_range, resolve
 
 from .client import CONTENT, Client
@@ -282,12 +283,26 @@ class TestRequests:
         ask.connection.close()
         assert ask("/file.bin").body == CONTENT
 
-    @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "NONSENSE"])
-    def test_other_methods(self, ask: Client, method: str) -> None:
+    @pytest.mark.parametrize(
+        ("method", "status"),
+        [
+            *((known, 405) for known in ("PUT", "POST", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")),
+            ("NONSENSE", 501),
+        ],
+    )
+    def test_other_methods(self, ask: Client, method: str, status: int) -> None:
         """Other methods are refused, and the connection ends, as a body may follow."""
         answer = ask("/file.bin", method)
-        assert (answer.status, answer.headers["Connection"]) == (501, "close")
+        assert (answer.status, answer.headers["Connection"]) == (status, "close")
         assert answer.headers["Allow"] == "GET, HEAD"
+
+    def test_server_s_name(self, ask: Client) -> None:
+        """The server says what it is, and not a blank more."""
+        assert ask("/file.bin").headers["Server"] == f"respool/{__version__}"
+        with socket.create_connection((ask.connection.host, ask.connection.port), 20) as raw:
+            raw.sendall(b"GET /file.bin HTTP/1.0\r\n\r\n")
+            head = raw.makefile("rb").read().partition(b"\r\n\r\n")[0]
+        assert f"Server: respool/{__version__}".encode() in head.split(b"\r\n")
 
     def test_body(self, ask: Client) -> None:
         """A GET with a body is refused: its bytes must not be read as a request."""

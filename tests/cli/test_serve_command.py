@@ -58,6 +58,26 @@ class TestCommand:
             assert terminal.readline().rstrip() == "respool: interrupted"
             assert process.wait(20) == 130
 
+    def test_no_hint_for_a_parent(self, directory: Path) -> None:
+        """A server that another program has started says nothing to that program's terminal."""
+        leader, follower = os.openpty()
+        with (
+            os.fdopen(leader) as terminal,
+            running(
+                "serve", "--until-stdin-closes", directory, stdin=subprocess.PIPE, stderr=follower
+            ) as process,
+        ):
+            os.close(follower)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("http://")
+            process.stdin.close()
+            assert process.wait(20) == 0
+            with pytest.raises(
+                OSError, match="Input/output error"
+            ):  # nothing more, and the other side is closed
+                terminal.read(1)
+
     def test_a_terminal_that_goes_away(self, directory: Path) -> None:
         """A terminal that can't be told anything is no reason not to serve."""
         leader, follower = os.openpty()
