@@ -295,6 +295,20 @@ class TestShow:
         text = (tmp_path / "out.md").read_text()
         assert "`respool bench pool:some --quick`" in text
         assert "the figures mean nothing" in text
+        assert "target" not in text
+        (told,) = json.loads((tmp_path / "out.json").read_text())["results"]
+        assert told["quick"] is True
+        assert [claim["met"] for claim in told["claims"]] == [None, None]
+
+    def test_haste_on_the_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """It's said there as well, and held to no target."""
+        _show.show(result(quick=True))
+        out = capsys.readouterr().out
+        assert "Measured in haste" in out
+        assert "Held to its targets" not in out
+        assert "good" not in out
+        _show.show(result())
+        assert "Measured in haste" not in capsys.readouterr().out
 
     def test_plot(self, tmp_path: Path) -> None:
         """A drawing shows each section and each contender in it; the page refers to it."""

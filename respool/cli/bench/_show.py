@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from respool.cli.bench._results import Result, Section
 
+_HASTE = (
+    "Measured in haste, to see that it can be measured: the figures mean nothing, and are held to nothing."
+)
 _CLAIM_COLUMNS = ("figure", "min", "median", "max", "target", "met")
 
 
@@ -25,7 +28,9 @@ def show(result: Result) -> None:
     tables = [
         table(section.columns, _cells(section, result), title=section.heading) for section in result.sections
     ]
-    if result.claims:
+    if result.quick:
+        tables.append(_HASTE)
+    elif result.claims:
         rows = [claim.cells() for claim in result.claims]
         tables.append(table(_CLAIM_COLUMNS, rows, title="Held to its targets"))
     if result.missing:
@@ -67,12 +72,14 @@ def _cells(section: Section, result: Result) -> list[tuple[str, ...]]:
 
 
 def _as_dict(result: Result) -> dict[str, Any]:
+    unjudged = {"met": None} if result.quick else {}
     return {
         "bench": result.name,
         "command": result.command,
+        "quick": result.quick,
         "machine": describe(result.packages),
         "sections": [section.as_dict() for section in result.sections],
-        "claims": [claim.as_dict() for claim in result.claims],
+        "claims": [{**claim.as_dict(), **unjudged} for claim in result.claims],
         "missing": {missing.name: missing.why for missing in result.missing},
     }
 
@@ -89,13 +96,13 @@ def _markdown(result: Result, picture: str | None) -> str:
         "",
     ]
     if result.quick:
-        lines += ["Measured in haste, to see that it can be measured: the figures mean nothing.", ""]
+        lines += [_HASTE, ""]
     if picture is not None:
         lines += [f"![The figures below, drawn]({picture})", ""]
     for section in result.sections:
         lines += [f"## {section.heading}", ""]
         lines += [*_table(("", *section.columns[1:]), _cells(section, result)), ""]
-    if result.claims:
+    if result.claims and not result.quick:
         lines += ["## Held to its targets", ""]
         lines += _table(("", *_CLAIM_COLUMNS[1:]), [claim.cells() for claim in result.claims])
         lines += ["", "A target is met by the median.", ""]
