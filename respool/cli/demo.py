@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import random
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         from respool.cli.progress import byte_progress
         from respool.io import Session
 
-    folder = tempfile.gettempdir()
+    folder = temporary_folder()
     check_room(folder, arguments.size)
     with tempfile.TemporaryDirectory(prefix="respool-demo-", dir=folder) as directory:
         with byte_progress("generating", arguments.size) as advance:
@@ -57,6 +58,27 @@ def run(arguments: argparse.Namespace) -> int:
             report = read(session, f"{url}demo.bin", sink, expected=expected)
     report.show(as_json=arguments.json)
     return 0
+
+
+def temporary_folder() -> str:
+    """Return the folder for temporary files: what TMPDIR names, where it's set, and no other one instead.
+
+    Raises
+    ------
+    OSError
+        What TMPDIR names can't be used, with its name.
+    """
+    named = os.environ.get("TMPDIR")
+    # A program that has chosen a folder by itself keeps it.
+    if named and tempfile.tempdir is None:
+        try:
+            if not stat.S_ISDIR(Path(named).stat().st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if not os.access(named, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror} (from TMPDIR)", named) from error
+    return tempfile.gettempdir()
 
 
 def check_room(folder: str, size: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
 import resource
 import subprocess
@@ -68,6 +69,23 @@ class TestCommand:
             rf"{re.escape(str(tmp_path))}/respool-demo-\w+/demo\.bin: File too large", one_line(err)
         )
         assert list(tmp_path.iterdir()) == []
+
+    def test_no_such_folder(self, tmp_path: Path) -> None:
+        """A folder that TMPDIR names and that can't be used is told, and no other one is taken for it."""
+        (tmp_path / "file").touch()
+        for folder, reason in (
+            (tmp_path / "none", "No such file or directory"),
+            (tmp_path / "file", "Not a directory"),
+        ):
+            code, out, err = respool("demo", "--size=1MB", env=environment(TMPDIR=str(folder)))
+            assert (code, out) == (1, "")
+            assert one_line(err) == f"{folder}: {reason} (from TMPDIR)"
+        (tmp_path / "shut").mkdir(mode=0o500)
+        if not os.access(tmp_path / "shut", os.W_OK):  # as it is for who may do everything
+            code, out, err = respool("demo", "--size=1MB", env=environment(TMPDIR=str(tmp_path / "shut")))
+            assert (code, one_line(err)) == (1, f"{tmp_path / 'shut'}: Permission denied (from TMPDIR)")
+        code, _, err = respool("demo", "--size=1MB", env=environment(TMPDIR=""))
+        assert (code, err) == (0, "")
 
     def test_no_room(self, tmp_path: Path) -> None:
         """A file for which there's no room is one line, with the folder and what is free, and 1; nothing is written."""
