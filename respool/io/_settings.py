@@ -28,6 +28,7 @@ _UNITS: Final = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
+_UNITS_TOLD: Final = "units are kB, MB, GB and TB, of 1000, and KiB, MiB, GiB and TiB, of 1024"
 _SIZE: Final = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)[ ]?([A-Za-z]{0,3})\Z")
 _COUNT: Final = re.compile(r"[0-9]{1,30}\Z")
 #: Seconds: 31 years.
@@ -59,7 +60,7 @@ def parse_size(what: str, value: object, *, least: int = 1) -> int:
         match = _SIZE.match(value.strip())
         factor = None if match is None else _UNITS.get(match[2].lower())
         if match is None or factor is None:
-            raise ValueError(f'{what} must be a size like 4194304 or "4MiB", not {value!r}')
+            raise ValueError(f'{what} must be a size like 4194304 or "4MiB" ({_UNITS_TOLD}), not {value!r}')
         exact = Fraction(match[1]) * factor
         if exact.denominator != 1:
             raise ValueError(f"{what}={value!r} is no whole number of bytes")

@@ -56,6 +56,17 @@ class TestCommand:
         assert err.count("--size") == 1
         assert repr(size) in err
 
+    @pytest.mark.parametrize("size", ["8M", "8 Mb/s", "8MBit"])
+    def test_unknown_unit(self, size: str) -> None:
+        """A size with a unit that isn't known is told those that are."""
+        code, out, err = respool("demo", f"--size={size}")
+        assert (code, out) == (2, "")
+        assert re.match(
+            r"argument --size: must be a size like 4194304 or \"4MiB\" "
+            r"\(units are kB, MB, GB and TB, of 1000, and KiB, MiB, GiB and TiB, of 1024\), not '8",
+            one_line(err),
+        )
+
     def test_room_that_runs_out(self, tmp_path: Path) -> None:
         """A disk that fills up in the middle (here RLIMIT_FSIZE) is one line that names it, and 1; nothing stays."""
         code, out, err = respool(
