@@ -44,7 +44,7 @@ ensure_env() {
     if [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && "$dir/bin/python" -c '' 2>/dev/null; then
         return 0
     fi
-    say "Preparing ${dir#"$root"/} (once; it takes a minute or less) ..."
+    say "Preparing ${dir#"$root"/} (once; it takes a minute or two) ..."
     new_env "$dir"
     (cd "$root" && "$dir/bin/python" -m pip install --quiet "$@")
     printf '%s\n' "$want" >"$stamp"

@@ -31,6 +31,10 @@ _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
+    parser.epilog = (
+        "Settings of the reader are taken from the environment: RESPOOL_TIMEOUT=3, say, gives 3 seconds to the question "
+        "for the size and to each block of 4 MiB, RESPOOL_PROXY and RESPOOL_CA_BUNDLE say what their names do."
+    )
     parser.add_argument(
         "source",
         metavar="URL|PATH",

@@ -277,6 +277,11 @@ class TestUsage:
         assert (code, err) == (0, "")
         assert out.startswith("usage: respool")
 
+    def test_help_tells_of_settings(self) -> None:
+        """What has no option of its own is found in the help of `get`: settings come from the environment."""
+        out = " ".join(respool("get", "--help").out.split())
+        assert "RESPOOL_TIMEOUT=3" in out
+
     def test_version(self) -> None:
         """--version tells the package's."""
         import respool as package
