@@ -80,7 +80,7 @@ class Losses(Booking):
 
     def _came_back_locked(self, suspect: Guard) -> bool:
         """See whether another finaliser of the same cycle has released the lease properly: then there's no leak."""
-        record = suspect.record
+        record = getattr(suspect, "record", VOID)  # an interrupt may have come before it got one
         row, phase = record.row, record.phase
         if phase in {GONE, LIMBO}:
             return True

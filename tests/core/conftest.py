@@ -40,12 +40,14 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def no_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_backstop(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Take away the look that a sleeper takes by itself after seconds: a lost wake-up then hangs the test."""
     for name, module in list(sys.modules.items()):
         if name.startswith("respool._") and hasattr(module, "BACKSTOP"):
             monkeypatch.setattr(module, "BACKSTOP", 1e6)
-    if FREE_THREADED:  # where sleepers look as often as one that can't listen
+    # Without the interpreter lock sleepers look as often as one that can't listen, and must: what another thread has
+    # dropped lives on until its maker has looked.  So the slow tests, in which all threads drop what others made, keep that.
+    if FREE_THREADED and request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(_waiter, "NAP", 1e6)
 
 
