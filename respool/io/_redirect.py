@@ -79,8 +79,9 @@ def follow(address: Address, location: str | None, *, allow_downgrade: bool) -> 
     if not location:
         raise RedirectError("a redirect that doesn't say where to", url=address.url)
     # Bytes that aren't ASCII are kept as they are: only the server knows what they mean.
-    target = urljoin(address.url, quote(location.encode("latin-1", "replace"), safe=_PRINTABLE))
+    target = quote(location.encode("latin-1", "replace"), safe=_PRINTABLE)
     try:
+        target = urljoin(address.url, target)  # which refuses a broken IPv6 address by itself
         parts = split(target)
     except ValueError:
         reason = f"a redirect to what can't be followed, {redact(target)!r}"

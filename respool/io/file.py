@@ -127,9 +127,9 @@ class File(ABC):
         complete : {"copied", "ordered"}
             "copied": when this returns the bytes are there.  "ordered" is for GPU memory.
         progress : callable, optional
-            Called as ``progress(done_bytes, total_bytes)`` at least every 64 KiB and at the
-            end, never by two threads at once, by threads of the session.  What it raises
-            ends the read.  It must be quick, and must not wait for another read.
+            Called as ``progress(done_bytes, total_bytes)`` whenever 64 KiB or some more have
+            come (8 MiB of a local file) and at the end, never by two threads at once, by
+            threads of the session.  What it raises ends the read.  It must be quick, and must not wait for another read.
         timeout : float, optional
             Seconds for all of it, waiting for a worker included; None takes the session's.
 

@@ -92,6 +92,9 @@ def test_circle(serve: Callable[..., RangeServer], session: Session) -> None:
         "http://ho st/",
         "http://host:99999/",
         "gopher://x/",
+        "http://[::1",
+        "http://[::::/x",
+        "//[",
     ],
 )
 def test_no_http(serve: Callable[..., RangeServer], session: Session, location: str) -> None:
