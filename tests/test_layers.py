@@ -29,15 +29,17 @@ TEST_SOURCES = sorted(TESTS.rglob("*.py"))
 #: What each layer may import from respool besides itself and the core, which everything may import.
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
+    "cuda": set(),
     "curl": set(),
-    "buffers": set(),
-    "io": {"curl", "buffers"},
-    "cli": {"curl", "buffers", "io"},
+    "buffers": {"cuda"},
+    "io": {"curl", "buffers", "cuda"},
+    "cli": {"curl", "buffers", "cuda", "io"},
 }
 
 #: Third-party packages that each layer may name; for tools of type checkers see TYPING_ONLY.
 THIRD_PARTY: dict[str, set[str]] = {
     "core": set(),
+    "cuda": {"cuda"},
     "curl": {"idna", "pycurl"},
     "buffers": set(),
     "io": set(),
@@ -177,7 +179,7 @@ def test_importing_has_no_side_effect() -> None:
         "handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}\n"
         "descriptors = os.listdir('/proc/self/fd')\n"
         "hooks = sys.excepthook, sys.unraisablehook, threading.excepthook, sys.displayhook\n"
-        "import respool.buffers, respool.curl, respool.io\n"
+        "import respool.buffers, respool.cuda, respool.curl, respool.io\n"
         "from respool import *\n"
         "assert threading.active_count() == 1 and len(os.listdir('/proc/self/task')) == 1\n"
         "assert handlers == {number: signal.getsignal(number) for number in signal.valid_signals()}\n"
@@ -191,12 +193,12 @@ def test_importing_has_no_side_effect() -> None:
     assert told == "quiet\n"
 
 
-@pytest.mark.parametrize("subpackage", ["buffers", "curl", "io", "cli"])
+@pytest.mark.parametrize("subpackage", ["buffers", "cuda", "curl", "io", "cli"])
 def test_subpackages_import_without_their_packages(subpackage: str) -> None:
     """Each subpackage can be imported on a machine that has none of the optional packages."""
     program = (
         "import sys\n"
-        "for name in ('pycurl', 'rich', 'numpy', 'typing_extensions'): sys.modules[name] = None\n"
+        "for name in ('cuda', 'pycurl', 'rich', 'numpy', 'typing_extensions'): sys.modules[name] = None\n"
         f"import respool.{subpackage}\n"
         "print('imported')"
     )

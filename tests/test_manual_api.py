@@ -18,7 +18,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {"respool": "core", "respool.buffers": "buffers", "respool.curl": "curl", "respool.io": "io"}
+PAGES = {
+    "respool": "core",
+    "respool.buffers": "buffers",
+    "respool.cuda": "cuda",
+    "respool.curl": "curl",
+    "respool.io": "io",
+}
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>\w+):: (?P<name>\w+)\n(?P<options>(?:   :.*\n)*)", re.MULTILINE)
 INHERITED = re.compile(r"^   :inherited-members:(.*)$", re.MULTILINE)
 NAMES = [(package, name) for package in PAGES for name in import_module(package).__all__]

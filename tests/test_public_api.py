@@ -18,6 +18,7 @@ CORE = """
     Quarantine ResourcePool __version__
 """
 BUFFERS = "Allocator Buffer BufferPool HostAllocator PageAlignedAllocator"
+CUDA = "CudaError CudaUnavailableError NoContextError WrongContextError"
 CURL = "EasyHandlePool Origin"
 IO = """
     Config ConnectError CredentialsError File HTTPStatusError LocalFile ObjectChangedError RangeIntegrityError ReadFuture
@@ -27,6 +28,7 @@ IO = """
 PACKAGES = {
     "respool": CORE.split(),
     "respool.buffers": BUFFERS.split(),
+    "respool.cuda": CUDA.split(),
     "respool.curl": CURL.split(),
     "respool.io": IO.split(),
 }

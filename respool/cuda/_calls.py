@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from ._sticky import BrokenContexts
     from .errors import CudaError
 
 __all__ = ["Calls", "Relaxed"]
@@ -26,6 +27,8 @@ class Calls:
 
     if TYPE_CHECKING:
         api: Any
+        broken: BrokenContexts
+        modes: tuple[Any, ...]
         cuCtxGetId: Callable[[object], tuple[int, int]]  # noqa: N815 - the driver's own name
 
         def checked(
@@ -33,10 +36,6 @@ class Calls:
         ) -> Any: ...  # noqa: ANN401 - whatever the driver's function gives
         def check_alive(self, context_id: int) -> None: ...
         def failed(self, code: int, call: str, context_id: int | None = None) -> CudaError: ...
-        @property
-        def broken(self) -> Any: ...  # noqa: ANN401 - belongs to the other part
-        @property
-        def modes(self) -> tuple[Any, ...]: ...
 
     # -- contexts --------------------------------------------------------------------------------------
 

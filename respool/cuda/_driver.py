@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._calls import Calls
@@ -93,12 +94,12 @@ def _after_fork_in_child() -> None:
 def _bindings() -> Any:  # noqa: ANN401 - the bindings have no types
     """Import the bindings, if they're fit."""
     try:
-        import cuda.bindings
+        bindings = import_module("cuda.bindings")
     except ImportError as error:
         raise CudaUnavailableError(
             "CUDA needs the package cuda-python (cuda.bindings): pip install 'respool[cuda]'"
         ) from error
-    version = str(getattr(cuda.bindings, "__version__", "of no known version"))
+    version = str(getattr(bindings, "__version__", "of no known version"))
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     if numbers < _OLDEST_BINDINGS:
         held = numbers >= (12, 8)
@@ -107,10 +108,9 @@ def _bindings() -> Any:  # noqa: ANN401 - the bindings have no types
             f"cuda.bindings {version} {reason}; at least 12.9.1 is needed: pip install --upgrade 'respool[cuda]'"
         )
     try:
-        from cuda.bindings import driver
+        return import_module("cuda.bindings.driver")
     except ImportError as error:
         raise CudaUnavailableError(f"cuda.bindings {version} can't be imported: {error}") from error
-    return driver
 
 
 def _open() -> Driver:
@@ -187,7 +187,7 @@ class Driver(Calls):
         self.CUevent: Any = api.CUevent
         self.CUstream: Any = api.CUstream
         self.CUcontext: Any = api.CUcontext
-        self.modes: tuple[Any, ...] = tuple(api.CUstreamCaptureMode(mode) for mode in range(3))
+        self.modes = tuple(api.CUstreamCaptureMode(mode) for mode in range(3))
 
     # -- what a code means -----------------------------------------------------------------------------
 

@@ -1,0 +1,63 @@
+"""Fixtures for tests of CUDA: the fake driver, and a context on it; each test ends with nothing left over."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers import cuda_driver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from respool.cuda._driver import Driver
+    from tests.helpers.cuda_driver import FakeCuda
+
+pytest.importorskip("cuda.bindings", reason="needs cuda.bindings")
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake driver's file, built once for all processes of the run."""
+    base = tmp_path_factory.getbasetemp()
+    return cuda_driver.build(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+
+
+@pytest.fixture(scope="session")
+def loaded_fake(fake_library: Path) -> FakeCuda:
+    """The fake, loaded."""
+    return cuda_driver.FakeCuda(fake_library)
+
+
+@pytest.fixture
+def fake(loaded_fake: FakeCuda, request: pytest.FixtureRequest) -> Iterator[FakeCuda]:
+    """The fake driver as in a new process; at the end nothing may be left, nor have been done that mustn't.
+
+    ``@pytest.mark.leaves("stale", "events")`` names counters that a test deliberately leaves other than zero.
+    """
+    loaded_fake.reset()
+    yield loaded_fake
+    meant = {name for marker in request.node.iter_markers("leaves") for name in marker.args}
+    left = loaded_fake.leftovers()
+    loaded_fake.reset()
+    assert {name: n for name, n in left.items() if name not in meant} == {}
+
+
+@pytest.fixture
+def driver(fake: FakeCuda) -> Driver:
+    """The driver module's face on the fake."""
+    from respool.cuda import _driver
+
+    return _driver.load()
+
+
+@pytest.fixture
+def context_id(driver: Driver) -> Iterator[int]:
+    """The primary context of device 0, current on this thread."""
+    driver.push_context(driver.retain_primary(0))
+    yield driver.context_id()
+    driver.pop_context()
+    driver.release_primary(0)
