@@ -119,9 +119,8 @@ def _open() -> Driver:
     try:
         (code,) = driver.api.cuInit(0)
     except RuntimeError as error:
-        raise CudaUnavailableError(
-            f"there is no CUDA driver (libcuda.so.1) to be loaded here: {error}"
-        ) from error
+        # Not with the error's own text: bindings 12.9.1 give another one at the second call.
+        raise CudaUnavailableError("there is no CUDA driver (libcuda.so.1) to be loaded here") from error
     except (ValueError, KeyError) as error:
         raise CudaUnavailableError("the CUDA driver can't be initialised") from driver.odd(error, "cuInit")
     if code == _NOT_INITIALIZED:

@@ -52,10 +52,13 @@ API CUresult cuGetErrorString(CUresult value, const char **text) {
     return leave(code != NULL ? SUCCESS : INVALID_VALUE);
 }
 
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status);
+
 struct symbol { const char *name; int version; void *function; };
 #define SYMBOL(name, version) {#name, version, (void *)name}
 #define NEWER(name, version, function) {#name, version, (void *)function}
 static const struct symbol symbols[] = {
+    NEWER(cuGetProcAddress, 12000, cuGetProcAddress_v2), /* bindings 12.9.1 replace their own pointer by this answer */
     SYMBOL(cuInit, 2000), SYMBOL(cuDriverGetVersion, 2020), SYMBOL(cuGetErrorName, 6000),
     SYMBOL(cuGetErrorString, 6000), SYMBOL(cuDeviceGet, 2000), SYMBOL(cuDeviceGetCount, 2000),
     SYMBOL(cuDeviceGetAttribute, 2000), SYMBOL(cuDeviceGetName, 2000), SYMBOL(cuDeviceTotalMem, 3020),
