@@ -58,7 +58,7 @@ struct symbol { const char *name; int version; void *function; };
 #define SYMBOL(name, version) {#name, version, (void *)name}
 #define NEWER(name, version, function) {#name, version, (void *)function}
 static const struct symbol symbols[] = {
-    NEWER(cuGetProcAddress, 12000, cuGetProcAddress_v2), /* bindings 12.9.1 replace their own pointer by this answer */
+    NEWER(cuGetProcAddress, 11030, cuGetProcAddress_v2), /* bindings 12.9.1 replace their own pointer by this answer */
     SYMBOL(cuInit, 2000), SYMBOL(cuDriverGetVersion, 2020), SYMBOL(cuGetErrorName, 6000),
     SYMBOL(cuGetErrorString, 6000), SYMBOL(cuDeviceGet, 2000), SYMBOL(cuDeviceGetCount, 2000),
     SYMBOL(cuDeviceGetAttribute, 2000), SYMBOL(cuDeviceGetName, 2000), SYMBOL(cuDeviceTotalMem, 3020),
