@@ -18,7 +18,7 @@ CORE = """
     Quarantine ResourcePool __version__
 """
 BUFFERS = "Allocator Buffer BufferPool HostAllocator PageAlignedAllocator"
-CUDA = "CudaError CudaUnavailableError NoContextError WrongContextError"
+CUDA = "CudaError CudaEvent CudaEventPool CudaUnavailableError NoContextError WrongContextError"
 CURL = "EasyHandlePool Origin"
 IO = """
     Config ConnectError CredentialsError File HTTPStatusError LocalFile ObjectChangedError RangeIntegrityError ReadFuture

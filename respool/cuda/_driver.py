@@ -151,8 +151,11 @@ class Driver(Calls):
         That module, for what isn't wrapped.
     broken
         The contexts with a sticky error.
-    cuCtxGetId, cuEventCreate, cuEventDestroy, cuEventQuery, cuEventRecord, cuStreamWaitEvent
+    cuCtxGetId, cuEventCreate, cuEventDestroy, cuEventQuery, cuEventRecord, cuEventSynchronize, cuStreamIsCapturing,
+    cuStreamWaitEvent, cuThreadExchangeStreamCaptureMode
         The bindings' own functions, for hot paths: nothing is checked.
+    relaxed_mode
+        What the last of these takes for relaxed mode; see `Calls.relaxed`.
     CUevent, CUstream, CUcontext
         The bindings' classes of handles.
 
@@ -170,8 +173,12 @@ class Driver(Calls):
         "cuEventDestroy",
         "cuEventQuery",
         "cuEventRecord",
+        "cuEventSynchronize",
+        "cuStreamIsCapturing",
         "cuStreamWaitEvent",
+        "cuThreadExchangeStreamCaptureMode",
         "modes",
+        "relaxed_mode",
     )
 
     def __init__(self, api: Any) -> None:  # noqa: ANN401 - the bindings have no types
@@ -182,11 +189,16 @@ class Driver(Calls):
         self.cuEventDestroy: Callable[[object], tuple[int]] = api.cuEventDestroy
         self.cuEventQuery: Callable[[object], tuple[int]] = api.cuEventQuery
         self.cuEventRecord: Callable[[object, object], tuple[int]] = api.cuEventRecord
+        self.cuEventSynchronize: Callable[[object], tuple[int]] = api.cuEventSynchronize
+        self.cuStreamIsCapturing: Callable[[object], tuple[int, Any]] = api.cuStreamIsCapturing
         self.cuStreamWaitEvent: Callable[[object, object, int], tuple[int]] = api.cuStreamWaitEvent
+        exchange: Callable[[object], tuple[int, Any]] = api.cuThreadExchangeStreamCaptureMode
+        self.cuThreadExchangeStreamCaptureMode = exchange
         self.CUevent: Any = api.CUevent
         self.CUstream: Any = api.CUstream
         self.CUcontext: Any = api.CUcontext
         self.modes = tuple(api.CUstreamCaptureMode(mode) for mode in range(3))
+        self.relaxed_mode = self.modes[2]
 
     # -- what a code means -----------------------------------------------------------------------------
 
@@ -270,12 +282,13 @@ class Driver(Calls):
         try:
             code, *values = function(*arguments)
         except (RuntimeError, ValueError, KeyError) as error:
-            self._raise_odd(error, call)
+            self.raise_odd(error, call)
         if code:
             raise self.failed(code, call, context_id)
         return values[0] if len(values) == 1 else tuple(values) or None
 
-    def _raise_odd(self, error: Exception, call: str) -> NoReturn:
+    def raise_odd(self, error: Exception, call: str) -> NoReturn:
+        """Raise what `odd` gives: to be called in the ``except`` clause of a raw call, for RuntimeError, ValueError and KeyError."""
         answer = self.odd(error, call)
         raise answer from (error if answer is not error else error.__cause__)
 

@@ -29,6 +29,7 @@ _HINTS = {
     201: "no CUDA context is current on this thread; make one current first, for example by cuda.core's "
     "Device(0).set_current() or torch.cuda.init()",
     400: "an event, stream and pinned block can be used only with the context that they belong to, and while they live",
+    600: "the work before the event isn't done yet; wait for it by the event's synchronize()",
     709: "the context has been destroyed, or its device reset; nothing that belonged to it can be used any more",
     900: "the call isn't allowed while a stream capture is open",
     907: "the event was last recorded in a stream capture",

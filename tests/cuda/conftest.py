@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from respool.cuda import CudaEvent, CudaEventPool
     from respool.cuda._driver import Driver
     from tests.helpers.cuda_driver import FakeCuda
 
@@ -61,3 +62,36 @@ def context_id(driver: Driver) -> Iterator[int]:
     yield driver.context_id()
     driver.pop_context()
     driver.release_primary(0)
+
+
+@pytest.fixture
+def pool(context_id: int) -> Iterator[CudaEventPool]:
+    """A pool of events, with the primary context current."""
+    from respool.cuda import CudaEventPool
+
+    with CudaEventPool() as pool:
+        yield pool
+
+
+@pytest.fixture
+def stream(driver: Driver, context_id: int) -> Iterator[Any]:
+    """A stream of the primary context."""
+    stream = driver.create_stream()
+    yield stream
+    driver.destroy_stream(stream)
+
+
+@pytest.fixture
+def event(pool: CudaEventPool) -> Iterator[CudaEvent]:
+    """An event of the primary context."""
+    with pool.lease() as event:
+        yield event
+
+
+@pytest.fixture
+def second(driver: Driver, context_id: int) -> Iterator[Any]:
+    """A second context, not current."""
+    context = cuda_driver.create_context(driver, 1)
+    driver.pop_context()
+    yield context
+    driver.checked("cuCtxDestroy", driver.api.cuCtxDestroy, context)

@@ -195,6 +195,22 @@ class Latch:
         self._lib.fake_latch(self._name.encode(), 0)
 
 
+class Capture:
+    """A stream capture that the test begins and ends."""
+
+    def __init__(self, driver: Driver, stream: Any, mode: int = 0) -> None:
+        self._driver, self._stream = driver, stream
+        api = driver.api
+        driver.checked("begin", api.cuStreamBeginCapture, stream, api.CUstreamCaptureMode(mode))
+
+    def end(self) -> int:
+        """End it; the code, 0 if it hasn't been ruined."""
+        code, graph = self._driver.api.cuStreamEndCapture(self._stream)
+        if not int(code):
+            self._driver.checked("cuGraphDestroy", self._driver.api.cuGraphDestroy, graph)
+        return int(code)
+
+
 def create_context(driver: Driver, device: int = 0) -> Any:
     """Create a context, current on this thread; the bindings of CUDA 13 want an argument more."""
     create = driver.api.cuCtxCreate
