@@ -7,11 +7,15 @@ import re
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import respool
 from respool._version import __version__
+
+if TYPE_CHECKING:
+    from tests.helpers.cuda_driver import FakeCuda
 
 #: Reasons for which a test may be skipped in CI, each with why it cannot run there.
 ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
@@ -102,3 +106,21 @@ def pytest_configure() -> None:
         where = Path(respool.__path__[0]).resolve()
         if "site-packages" not in where.parts:
             raise pytest.UsageError(f"respool should come from an installed wheel, but it is {where}")
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake CUDA driver's file, built once for all processes of the run."""
+    pytest.importorskip("cuda.bindings", reason="needs cuda.bindings")
+    from tests.helpers import cuda_driver
+
+    base = tmp_path_factory.getbasetemp()
+    return cuda_driver.build(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+
+
+@pytest.fixture(scope="session")
+def loaded_fake(fake_library: Path) -> FakeCuda:
+    """The fake CUDA driver, loaded into this process; there can be one only."""
+    from tests.helpers import cuda_driver
+
+    return cuda_driver.FakeCuda(fake_library)

@@ -193,8 +193,7 @@ def stream_of(driver: Driver, stream: Any) -> Any:  # noqa: ANN401 - see below
 
 
 def _by_protocol(stream: Any) -> Any:  # noqa: ANN401 - as `stream_of`
-    kind: type[Any] = type(stream)
-    if not hasattr(kind, "__cuda_stream__"):
+    if not hasattr(stream, "__cuda_stream__"):
         raise TypeError(f"a stream is None, a handle, or has __cuda_stream__, got {safe_repr(stream)}")
     try:
         told = stream.__cuda_stream__()

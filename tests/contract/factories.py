@@ -5,13 +5,14 @@ A pool that is new to the package gets a `Case` here; the tests know nothing els
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from respool import PoolLimits, ResourcePool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Key = tuple[Any, ...]
 """What names a kind in a call, as positional arguments: ``pool.lease(*key)``; none for pools of one kind."""
@@ -38,6 +39,15 @@ class Case:
 
     resource_name: str = "resource"
     """What the parameter for a resource is called."""
+
+    fixture: str = ""
+    """A fixture of the session that the pool's world needs."""
+
+    world: Callable[[], AbstractContextManager[tuple[Key, ...]]] | None = None
+    """What has to be there while a pool is tested, where `keys` can't be known before: gives those in their place."""
+
+    creates_after_fork: bool = True
+    """Whether a forked child can make resources; False where what they're of belongs to the parent for good."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.what}".strip()
@@ -85,6 +95,29 @@ def easy_handle_pool(**options: Any) -> Any:
     return EasyHandlePool(**options)
 
 
+def cuda_event_pool(**options: Any) -> Any:
+    """Make a pool of CUDA events."""
+    from respool.cuda import CudaEventPool
+
+    return CudaEventPool(**options)
+
+
+@contextmanager
+def cuda_contexts() -> Iterator[tuple[Key, ...]]:
+    """Make three contexts on the fake driver; give their ids.  The last is current on this thread."""
+    from respool.cuda import _driver, context
+    from tests.helpers.cuda_driver import create_context
+
+    driver = _driver.load()
+    made, ids = [], []
+    for _ in range(3):
+        made.append(create_context(driver))
+        ids.append((context.current_id(),))
+    yield tuple(ids)
+    for one in reversed(made):
+        driver.checked("cuCtxDestroy", driver.api.cuCtxDestroy, one)
+
+
 HOSTS = tuple((f"http://{letter}.invalid/",) for letter in "abc")
 SIZES = ((5000,), (None,), (20_000,))
 
@@ -95,6 +128,17 @@ CASES = [
     Case("BufferPool", buffer_pool, SIZES, "of several sizes", "nbytes", "buffer"),
     Case("BufferPool", face, SIZES, "shared", "nbytes", "buffer"),
     Case("EasyHandlePool", easy_handle_pool, HOSTS, "", "key", "handle"),
+    Case(
+        "CudaEventPool",
+        cuda_event_pool,
+        (("a",), ("b",), ("c",)),
+        "",
+        "context",
+        "event",
+        "clean_fake",
+        cuda_contexts,
+        creates_after_fork=False,
+    ),
 ]
 
 KEYED = [case for case in CASES if len(case.keys) > 1]
@@ -105,8 +149,9 @@ class Subject:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.keys = case.keys
-        self.key = case.keys[0]
+        self._world = ExitStack()
+        self.keys = case.keys if case.world is None else self._world.enter_context(case.world())
+        self.key = self.keys[0]
         self._pools: list[Any] = []
 
     def make(
@@ -127,3 +172,5 @@ class Subject:
         for pool in self._pools:
             with pool:
                 pass
+        self._pools.clear()
+        self._world.close()

@@ -10,6 +10,7 @@ import pytest
 
 from respool import (
     PoolClosedError,
+    PoolError,
     PoolExhaustedError,
     PoolLimits,
     PoolStats,
@@ -170,7 +171,7 @@ def test_an_observer_is_told(subject: Subject) -> None:
 
 
 def test_a_fork(subject: Subject) -> None:
-    """P73 to P76: the child starts empty and works; what it inherited comes back as a no-op; the parent is as before."""
+    """P73 to P76: the child starts empty and works, or says why not; what it inherited comes back as a no-op; the parent is as before."""
     pool = subject.make(max_size=2)
     lease, fast = pool.lease(*subject.key), pool.acquire(*subject.key)
     before = pool.stats()
@@ -182,6 +183,11 @@ def test_a_fork(subject: Subject) -> None:
         )
         lease.release()
         pool.release(fast)
+        if not subject.case.creates_after_fork:
+            with pytest.raises(PoolError):
+                pool.lease(*subject.key)
+            assert_quiet(pool, leased=0, idle=0)
+            return
         leases = [pool.lease(*subject.key, timeout=0) for _ in range(2)]
         assert pool.try_lease(*subject.key) is None
         for mine in leases:

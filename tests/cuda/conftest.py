@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,26 +10,12 @@ from tests.helpers import cuda_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from respool.cuda import CudaEvent, CudaEventPool
     from respool.cuda._driver import Driver
     from tests.helpers.cuda_driver import FakeCuda
 
 pytest.importorskip("cuda.bindings", reason="needs cuda.bindings")
-
-
-@pytest.fixture(scope="session")
-def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake driver's file, built once for all processes of the run."""
-    base = tmp_path_factory.getbasetemp()
-    return cuda_driver.build(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
-
-
-@pytest.fixture(scope="session")
-def loaded_fake(fake_library: Path) -> FakeCuda:
-    """The fake, loaded."""
-    return cuda_driver.FakeCuda(fake_library)
 
 
 @pytest.fixture
