@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from respool.cuda._driver import Driver
     from tests.helpers.cuda_driver import FakeCuda
 
-pytest.importorskip("cuda.bindings", reason="needs cuda.bindings")
-
 
 @pytest.fixture
 def fake(loaded_fake: FakeCuda, request: pytest.FixtureRequest) -> Iterator[FakeCuda]:

@@ -40,7 +40,7 @@ def twice(path: Path, program: str = LOAD, **settings: object) -> str:
     return first
 
 
-def test_no_driver(tmp_path: Path) -> None:
+def test_no_driver(fake_library: Path, tmp_path: Path) -> None:
     """C54: without a driver the package can be imported; its use says so each time, with what was found as the cause."""
     (tmp_path / "libcuda.so.1").write_text("no library")
     told = twice(tmp_path / "libcuda.so.1")
@@ -81,7 +81,7 @@ def test_a_driver_without_a_function(fake_library: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["12.8.0", "12.9.0", "12.9.0.post1", "11.8.7"])
-def test_bindings_that_are_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_bindings_that_are_refused(fake_library: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """C17: bindings that hold the interpreter lock during calls, or are older, are refused by their version."""
     module = types.ModuleType("cuda.bindings")
     module.__version__ = version  # type: ignore[attr-defined]

@@ -208,15 +208,15 @@ with respool.ResourcePool(lambda key: object()) as other, other.lease() as thing
 
 
 @pytest.mark.parametrize("what", ["bindings", "driver"])
-def test_without_cuda(fake_library: Path, tmp_path: Path, what: str) -> None:
+def test_without_cuda(tmp_path: Path, what: str, request: pytest.FixtureRequest) -> None:
     """C54, C55: without bindings or driver pools can be made; the first use says what is missing, each time the same."""
     first = ""
-    path = fake_library
+    path = tmp_path / "libcuda.so.1"
+    path.write_text("no library")
     if what == "bindings":
         first = "sys.modules['cuda'] = sys.modules['cuda.bindings'] = None"
     else:
-        path = tmp_path / "libcuda.so.1"
-        path.write_text("no library")
+        request.getfixturevalue("fake_library")  # which says if there are no bindings
     ended = run_with_fake(path, NO_CUDA.format(first=first))
     assert ended.code == 0, ended.errors
     lines = ended.printed.splitlines()
@@ -273,7 +273,7 @@ def test_a_signal_during_a_wait(fake: FakeCuda, context_id: int, stream: Any) ->
         assert pool.num_free_events() == 1
 
 
-def test_a_module_that_imports_nothing(fake_library: Path) -> None:
+def test_a_module_that_imports_nothing(tmp_path: Path) -> None:
     """C54: importing respool.cuda imports neither the bindings nor the pool; asking for the pool imports no bindings."""
     program = """
 import sys, respool.cuda
@@ -282,5 +282,5 @@ from respool.cuda import CudaEvent, CudaEventPool
 CudaEventPool.shared().stats()
 assert not [name for name in sys.modules if name.startswith('cuda.bindings')]
 """
-    ended = run_with_fake(fake_library, program)
+    ended = run_with_fake(tmp_path / "libcuda.so.1", program)
     assert (ended.code, ended.errors) == (0, "")
