@@ -15,7 +15,7 @@ from respool.pool import ResourcePool
 
 from ._managed import Managed
 from ._source import Source
-from .context import id_of
+from .context import current_id, id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ class CudaEventPool(Managed):
         TypeError, ValueError
             It's no context, or one that has never been seen; `timeout` is no time.
         """
-        return self._pool.lease(id_of(context), timeout)
+        return self._pool.lease(current_id() if context is None else id_of(context), timeout)
 
     def try_lease(self, context: object = None) -> Lease[int, CudaEvent] | None:
         """Lease an event that can be had without waiting, or return None."""
@@ -177,7 +177,7 @@ class CudaEventPool(Managed):
 
     def acquire(self, context: object = None, timeout: float | None = None) -> CudaEvent:
         """Take a bare event, to be given back by `release` or `discard`; else as `lease`."""
-        return self._pool.acquire(id_of(context), timeout)
+        return self._pool.acquire(current_id() if context is None else id_of(context), timeout)
 
     def try_acquire(self, context: object = None) -> CudaEvent | None:
         """Take a bare event that can be had without waiting, or return None."""

@@ -1,0 +1,24 @@
+"""The code on the manual's page about events runs as it stands there, on the fake driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers.cuda_driver import run_with_fake
+from tests.test_readme import blocks_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_page_about_events_runs(fake_library: Path) -> None:
+    """The code of the page about CUDA events runs; its assertions hold, and none of it has gone from there."""
+    core = pytest.importorskip("cuda.core", reason="needs cuda.core")
+    if not hasattr(core, "Device"):
+        pytest.skip("needs a cuda.core whose names are not experimental")
+    blocks = blocks_of("docs/cuda-events.md")
+    assert len(blocks) == 5
+    ended = run_with_fake(fake_library, "\n".join(block.strip("\n") for block in blocks))
+    assert (ended.code, ended.errors) == (0, "")
