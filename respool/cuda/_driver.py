@@ -47,12 +47,13 @@ _OLDEST_BINDINGS = (12, 9, 1)
 _OLDEST_DRIVER = 12000  # cuCtxGetId, without which a context can't be told from the next one under its handle
 
 _lock = threading.Lock()
-_state: dict[str, Any] = {"driver": None, "forked": False, "watching": False}
+_ready: Driver | None = None
+_state: dict[str, bool] = {"forked": False, "watching": False}
 
 
 def forked() -> bool:
     """Tell whether CUDA can't be used since an ancestor of this process had used it here and then forked."""
-    return bool(_state["forked"])
+    return _state["forked"]
 
 
 def load() -> Driver:
@@ -67,28 +68,36 @@ def load() -> Driver:
     CudaError
         3: the process was forked from one that had initialised CUDA.
     """
-    driver: Driver | None = _state["driver"]
-    if driver is not None and not _state["forked"]:
-        return driver
+    driver = _ready
+    return _load() if driver is None else driver
+
+
+def _load() -> Driver:
+    global _ready  # noqa: PLW0603 - once for the process
     if _state["forked"]:
         raise CudaError(_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "cuInit", "initialization error")
     with _lock:
-        if _state["driver"] is None:
-            _state["driver"] = _open()
+        if _ready is None:
+            driver = _open()
             if not _state["watching"]:
                 _state["watching"] = True
                 os.register_at_fork(after_in_child=_after_fork_in_child)
-        found: Driver = _state["driver"]
-    return found
+            _ready = driver
+        return _ready
 
 
 def _after_fork_in_child() -> None:
-    global _lock  # noqa: PLW0603 - it may be in the hands of a thread that isn't there any more
+    global _lock, _ready  # noqa: PLW0603 - the lock may be in the hands of a thread that isn't there any more
     _lock = threading.Lock()
-    driver: Driver | None = _state["driver"]
-    if driver is not None:
+    if _ready is not None:
         _state["forked"] = True
-        driver.broken.forget_all()
+        _ready.broken.forget_all()
+        _left.append(_ready)
+        _ready = None
+
+
+_left: list[Driver] = []
+"""What a forked child has of its parent: kept, as a fork handler is no place for finalisers."""
 
 
 def _bindings() -> Any:  # noqa: ANN401 - the bindings have no types
