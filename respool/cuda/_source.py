@@ -16,7 +16,7 @@ from respool._work import FORGOTTEN
 from respool.errors import PoolReentrancyError
 
 from ._driver import DISABLE_TIMING, forked, load
-from .context import Current, is_gone
+from .context import DESTROYED, Current, fate, is_gone
 from .event import CudaEvent
 
 if TYPE_CHECKING:
@@ -148,9 +148,8 @@ class Source:
         driver = load()
         ids: set[int] = {record.row.key for record in list(core.by_id.values())}
         for context_id in ids:
-            if not is_gone(driver, context_id):
-                continue
-            if driver.broken.get(context_id) is None:
+            code = fate(driver, context_id)  # which tells us, if it finds it broken
+            if code == DESTROYED:
                 self.forget(context_id)
-            else:
+            elif code:
                 self._broken(context_id)

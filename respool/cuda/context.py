@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 from respool.errors import safe_repr
 
 from ._driver import load
-from .errors import CudaError
+from .errors import STICKY, CudaError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ._driver import Driver
 
-__all__ = ["ODD", "Current", "current_id", "handle_of", "id_of", "is_gone", "stream_of"]
+__all__ = ["DESTROYED", "ODD", "Current", "current_id", "fate", "id_of", "is_gone", "stream_of"]
 
 ODD = (RuntimeError, ValueError, KeyError)
 """What a call of the bindings raises in place of returning a code; see `Driver.odd`."""
 
-_DESTROYED = 709
+DESTROYED = 709
+"""What the driver says of a context that is gone."""
+
 _MOST = 1 << 64
 
 # The handle that each context had which has been seen, by its id.  One id a handle: the last one that was seen there.
@@ -97,15 +99,26 @@ def id_of(context: object) -> int:
     return number
 
 
-def handle_of(context_id: int) -> int | None:
-    """Give the handle that a context had when it was last seen; None for one that nobody has seen, or that is gone."""
-    return _handles.get(context_id)
+def fate(driver: Driver, context_id: int) -> int:
+    """Tell what has become of a context: 0 if it's alive, else 709 if it's gone, or its sticky error, which is noted."""
+    handle = _handles.get(context_id)
+    if handle is None:
+        return DESTROYED
+    try:
+        code, number = driver.cuCtxGetId(handle)
+    except ODD:  # something that nobody has heard of: nothing more is said to this driver
+        return DESTROYED
+    if not code:
+        return 0 if number == context_id else DESTROYED
+    if code not in STICKY:
+        return DESTROYED
+    driver.failed(code, "cuCtxGetId", context_id)
+    return int(code)
 
 
 def is_gone(driver: Driver, context_id: int) -> bool:
     """Tell whether nothing can be done any more with what belongs to a context: it's gone, or has a sticky error."""
-    handle = _handles.get(context_id)
-    return handle is None or not driver.is_alive(handle, context_id)
+    return fate(driver, context_id) != 0
 
 
 class Current:
@@ -142,7 +155,7 @@ class Current:
                 "make it current once, or give the context itself"
             )
         if not driver.is_alive(handle, number):
-            raise driver.failed(_DESTROYED, "cuCtxGetId", number)
+            raise driver.failed(DESTROYED, "cuCtxGetId", number)
         driver.push_context(handle)
         self._pushed = True
 

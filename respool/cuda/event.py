@@ -16,7 +16,7 @@ from respool._slot import LIMBO
 from respool._work import DETACHED, FORGOTTEN, STALE
 from respool.errors import LeaseLostError, LeaseReleasedError, safe_repr
 
-from .context import ODD, is_gone, stream_of
+from .context import DESTROYED, ODD, is_gone, stream_of
 from .errors import STICKY, CudaError
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _CAPTURED: Final = -1
 """In place of the number of a use: in this one, which is its last, in a stream capture."""
 
 _NOT_READY = 600
-_DESTROYED = 709
 _CAPTURED_EVENT = 907
 
 
@@ -345,10 +344,10 @@ class CudaEvent:
     def _failed(self, code: int, call: str) -> Exception:
         """Give the error for a code; see whether the event's context is gone or broken, or the one that is current."""
         driver = self._driver
-        grave = code == _DESTROYED or code in STICKY
+        grave = code == DESTROYED or code in STICKY
         gone = grave and is_gone(driver, self.context_id)
         error = driver.failed(code, call, self.context_id if gone or not grave else None)
-        if not gone or code != _DESTROYED:
+        if not gone or code != DESTROYED:
             return error
         self._source.lost(self.context_id)
         lost = LeaseLostError(f"{self!r}: its CUDA context has been destroyed, or its device reset")

@@ -294,6 +294,7 @@ def test_a_broken_context_that_nobody_has_noticed(
     pool.close()
     assert event_calls(fake) == calls
     assert pool.stats().size == 0
+    assert "its 1 idle events are left to it" in caplog.text
     driver.checked("reset", driver.api.cuDevicePrimaryCtxReset, 0)
     driver.retain_primary(0)
 
