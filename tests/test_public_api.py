@@ -17,7 +17,7 @@ CORE = """
     PoolClosedError PoolError PoolExhaustedError PoolLimits PoolObserver PoolReentrancyError PoolStats PoolTimeoutError
     Quarantine ResourcePool __version__
 """
-BUFFERS = "Allocator Buffer BufferPool HostAllocator PageAlignedAllocator"
+BUFFERS = "Allocator Buffer BufferPool HostAllocator PageAlignedAllocator PinnedAllocator RegisteredAllocator"
 CUDA = "CudaError CudaEvent CudaEventPool CudaUnavailableError NoContextError WrongContextError"
 CURL = "EasyHandlePool Origin"
 IO = """

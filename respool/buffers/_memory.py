@@ -7,8 +7,10 @@ much there may be, is the `ResourcePool`'s affair.
 
 from __future__ import annotations
 
+import threading
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from respool.buffers._sizes import aligned, check_size, size_class
 from respool.buffers.buffer import Buffer
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from respool.observers import PoolObserver
 
     Pool: TypeAlias = ResourcePool["BufferKind", Buffer]
+
+
+_LOOK_AGAIN: Final = 0.1
+"""Seconds after which whoever waits for a free looks for itself whether there's anything left to wait for."""
 
 
 class BufferKind:
@@ -83,7 +89,7 @@ class Memory:
     Thread-safe: all that changes is a dict, by single operations.
     """
 
-    __slots__ = ("_kinds", "alignment", "allocator", "stock")
+    __slots__ = ("_kinds", "alignment", "allocator", "step", "stock")
 
     def __init__(self, allocator: Allocator, stock: Stock) -> None:
         for method in ("allocate", "free"):
@@ -92,6 +98,8 @@ class Memory:
         if not hasattr(allocator, "alignment"):
             raise TypeError(f"{allocator!r} is no Allocator: it has no alignment")
         self.alignment = check_size("alignment", allocator.alignment)
+        # Sizes are counted, and charged, in these: pinned memory is locked by the page, wherever it begins.
+        self.step = check_size("granularity", getattr(allocator, "granularity", self.alignment))
         self.allocator = allocator
         self.stock = stock
         # Never more than there are classes, and those few sizes that only their class would take over the budget.
@@ -101,10 +109,16 @@ class Memory:
         """Give the one kind of this capacity, a multiple of the alignment."""
         return self._kinds.get(capacity) or self._kinds.setdefault(capacity, BufferKind(self, capacity))
 
+    def is_valid(self, buffer: Buffer) -> bool:
+        """Tell whether a buffer's memory is as good as when it was allocated, as far as its allocator knows."""
+        valid = getattr(self.allocator, "valid", None)
+        memory = buffer._memory  # noqa: SLF001 - the pool is the one that may
+        return memory is not None and (valid is None or bool(valid(memory)))
+
     def usual(self, buffer_size: int, budget: int | None) -> Asked:
         """Give a size that is to have buffers of its own, without slack but the alignment's; it must fit into the budget."""
         nbytes = check_size("buffer_size", buffer_size)
-        charged = aligned(nbytes, self.alignment)
+        charged = aligned(nbytes, self.step)
         asked = Asked(nbytes, self.kind(charged))
         refused = over_budget(asked, 1, budget)
         if refused is not None:
@@ -117,12 +131,20 @@ class Memory:
         Usual ones serve as well, where they have no more slack than the class.  And where only the class is
         more than the budget, the size gets buffers of its own.
         """
-        least, most = aligned(nbytes, self.alignment), size_class(nbytes, self.alignment)
+        least, most = aligned(nbytes, self.step), size_class(nbytes, self.step)
         if least <= usual.capacity <= most:
             return Asked(nbytes, usual)
         if budget is not None and most > budget >= least:
             most = least
         return Asked(nbytes, self.kind(most))
+
+
+class _Live(weakref.ref["Buffer"]):
+    """A living buffer, and the memory that its own is of."""
+
+    __slots__ = ("memory",)
+
+    memory: Memory
 
 
 class Stock:
@@ -132,12 +154,16 @@ class Stock:
     referred to would be found dropped only by the collector.
     """
 
-    __slots__ = ("live", "memories", "pool")
+    __slots__ = ("freed", "live", "memories", "pool", "slow")
 
-    def __init__(self) -> None:
+    def __init__(self, *, slow: bool = False) -> None:
+        # Whether freeing may wait for a device, and what is idle may have lost its context.
+        self.slow = slow
+        # Woken after each free, by those who wait for memory.
+        self.freed: deque[threading.Event] = deque()
         # By address, the buffer that has the memory there.  Weak, as a detached buffer dies without any hook;
         # its entry goes with it, before its memory does.
-        self.live: dict[int, weakref.ref[Buffer]] = {}
+        self.live: dict[int, _Live] = {}
         # By the identity of the allocator, which its memory keeps alive.
         self.memories: dict[int, Memory] = {}
         self.pool: weakref.ref[Pool] | None = None
@@ -145,6 +171,10 @@ class Stock:
     def memory(self, allocator: Allocator) -> Memory:
         """Give the one memory of an allocator."""
         known = self.memories.get(id(allocator))
+        if known is None and not self.slow and getattr(allocator, "frees_slowly", False):
+            raise ValueError(
+                f"{allocator!r} may wait for a device when it frees: make the pool with it, and share that with others"
+            )
         return known or self.memories.setdefault(id(allocator), Memory(allocator, self))
 
     def new_pool(
@@ -154,16 +184,19 @@ class Stock:
         pool: Pool = ResourcePool(
             _create,
             _destroy,
+            _valid if self.slow else None,
             cost=_cost,
             limits=limits,
             name=name,
             observer=observer,
+            at_exit="leak" if self.slow else "destroy",
+            destroy_in="background" if self.slow else "caller",
             track_leases=track_leases,
         )
         self.pool = weakref.ref(pool)
         return pool
 
-    def enter(self, buffer: Buffer) -> None:
+    def enter(self, buffer: Buffer, memory: Memory) -> None:
         """Refuse memory that another living buffer has: two holders would write to it."""
         address, live = buffer.address, self.live
 
@@ -171,8 +204,14 @@ class Stock:
             if live.get(address) is dead:
                 del live[address]
 
-        mine = weakref.ref(buffer, drop)
+        mine = _Live(buffer, drop)
+        mine.memory = memory
         found = live.setdefault(address, mine)
+        if found is not mine and self.slow:
+            # Memory that a context took with it when it ended may come again while its buffer is still about.
+            other = found()
+            if other is None or not found.memory.is_valid(other):
+                live[address] = found = mine
         if found is not mine:
             # Not freed: it's the other one's.
             raise PoolError(f"the allocator returned memory that is in use already, by {found()!r}")
@@ -185,6 +224,20 @@ class Stock:
         core = pool._core  # noqa: SLF001 - a special pool is made of a core
         count: int = core.work_under_lock(_evict_locked, core)
         return count
+
+    def await_freed(self) -> None:
+        """Wait until all has been freed that is being freed, by the background thread."""
+        news = threading.Event()
+        self.freed.append(news)
+        try:
+            while (pool := None if self.pool is None else self.pool()) is not None:
+                news.clear()
+                if not pool.stats().destroying:
+                    break
+                del pool
+                news.wait(_LOOK_AGAIN)
+        finally:
+            self.freed.remove(news)
 
     def describe(self) -> str:
         """Tell the budget and what is in existence, for the message of a MemoryError."""
@@ -212,7 +265,7 @@ def _create(kind: BufferKind) -> Buffer:
     except BaseException as error:
         _free_unusable(memory, piece, error)
         raise
-    memory.stock.enter(buffer)
+    memory.stock.enter(buffer, memory)
     return buffer
 
 
@@ -224,6 +277,8 @@ def _allocate(kind: BufferKind) -> Any:  # noqa: ANN401 - whatever has the buffe
         failure = error
     try:
         if stock.evict_idle():
+            if stock.slow:
+                stock.await_freed()
             try:
                 return allocate(kind.capacity)
             except MemoryError as error:
@@ -233,7 +288,7 @@ def _allocate(kind: BufferKind) -> Any:  # noqa: ANN401 - whatever has the buffe
         tail = "" if reason.startswith(f"no memory for {kind.capacity} bytes") else f": {reason}"
         raise MemoryError(
             f"can't allocate a buffer of {kind.capacity} bytes ({stock.describe()}){tail}"
-        ) from failure
+        ) from (failure.__cause__ if isinstance(failure.__cause__, PoolError) else failure)  # a CudaError
     finally:
         del failure  # its traceback holds this frame
 
@@ -241,9 +296,20 @@ def _allocate(kind: BufferKind) -> Any:  # noqa: ANN401 - whatever has the buffe
 def _destroy(kind: BufferKind, buffer: Buffer) -> None:
     """Free a buffer's memory through its allocator."""
     memory = kind.memory
-    memory.stock.live.pop(buffer.address, None)
-    # The one reference to the memory is handed on and not kept in a local: free may wish to see it go.
-    memory.allocator.free(buffer._retire())  # noqa: SLF001 - the pool is the one that may
+    stock = memory.stock
+    mine = stock.live.get(buffer.address)
+    if mine is not None and mine() is buffer:
+        stock.live.pop(buffer.address, None)
+    try:
+        # The one reference to the memory is handed on and not kept in a local: free may wish to see it go.
+        memory.allocator.free(buffer._retire())  # noqa: SLF001 - the pool is the one that may
+    finally:
+        for waiting in list(stock.freed):
+            waiting.set()
+
+
+def _valid(kind: BufferKind, buffer: Buffer) -> bool:
+    return kind.memory.is_valid(buffer)
 
 
 def _free_unusable(memory: Memory, piece: object, error: BaseException) -> None:

@@ -31,6 +31,11 @@ class Allocator(Protocol):
 
     Both methods are called with no lock of the pool held, from whatever thread misses or
     frees, so several calls may run at once.
+
+    Three more are looked for and may be left out: ``frees_slowly = True``, where `free` may wait for a
+    device (all that its pool frees is freed on a background thread then), ``granularity``, what memory is really
+    charged in where that isn't `alignment`, and, together with the first, ``valid(memory)``, which tells whether idle
+    memory is as good as when it was allocated.
     """
 
     @property
@@ -77,7 +82,7 @@ class HostAllocator:
 
     def allocate(self, nbytes: int, /) -> bytearray:
         """Return a new, cleared `bytearray` of `nbytes` bytes; `MemoryError` if there's no room."""
-        nbytes = _positive(nbytes)
+        nbytes = positive(nbytes)
         try:
             return bytearray(nbytes)
         except (MemoryError, OverflowError) as error:  # the former without a text
@@ -152,7 +157,7 @@ class PageAlignedAllocator:
         OSError
             Another refusal, with its errno.
         """
-        nbytes = -(-_positive(nbytes) // self._alignment) * self._alignment
+        nbytes = -(-positive(nbytes) // self._alignment) * self._alignment
         spare = self._alignment - _PAGE
         try:
             mapping = mmap.mmap(-1, nbytes + spare, flags=_FLAGS)
@@ -193,7 +198,8 @@ class PageAlignedAllocator:
         return f"PageAlignedAllocator(huge_pages={self._huge_pages}, numa_node={self._numa_node})"
 
 
-def _positive(nbytes: int) -> int:
+def positive(nbytes: int) -> int:
+    """Check a number of bytes."""
     nbytes = operator.index(nbytes)
     if nbytes < 1:
         raise ValueError(f"nbytes must be 1 or more, not {nbytes}")

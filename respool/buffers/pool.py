@@ -121,7 +121,7 @@ class BufferPool(Managed):
             raise ValueError(f"limits.max_cost={limits.max_cost} can't be given: say max_bytes")
         check_size("buffer_size", buffer_size)
         budget = None if max_bytes is None else check_size("max_bytes", max_bytes)
-        stock = Stock()
+        stock = Stock(slow=bool(getattr(allocator, "frees_slowly", False)))
         memory = stock.memory(PageAlignedAllocator() if allocator is None else allocator)
         usual = memory.usual(buffer_size, budget)
         pool = stock.new_pool(

@@ -63,6 +63,23 @@ def test_a_handle_that_is_given_out_again(fake: FakeCuda, pool: CudaEventPool, d
     destroy(driver, second)
 
 
+def test_an_unseen_context_under_the_handle(fake: FakeCuda, pool: CudaEventPool, driver: Driver) -> None:
+    """C04: a dead context's id is 709, although another one, that nobody has seen yet, has its handle: none of its events is made."""
+    first = create_context(driver)
+    bound = pool.bind()
+    driver.pop_context()
+    destroy(driver, first)
+    second = create_context(driver)
+    driver.pop_context()
+    assert int(second) == int(first)
+    for take in (bound.acquire, lambda: pool.acquire(bound.key), lambda: pool.prefill(1, bound.key)):
+        with pytest.raises(CudaError) as gone:
+            take()
+        assert gone.value.code == 709
+    assert fake.count("events_made") == 0
+    destroy(driver, second)
+
+
 @pytest.mark.parametrize("how", ["reap", "clear", "resize", "close", "block", "forget"])
 def test_idle_events_of_a_dead_context(fake: FakeCuda, pool: CudaEventPool, driver: Driver, how: str) -> None:
     """C18: they're abandoned by whatever sweeps the pool, counted so, and the driver is told nothing of them."""
