@@ -6,20 +6,26 @@ work; here sizes are turned into the keys of the pool within.
 
 from __future__ import annotations
 
+# ruff: noqa: SLF001 - a pool looks into its buffers and leases
 import dataclasses
 import enum
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from respool._composed import Composed
 from respool._keys import ALL, All
 from respool.buffers._memory import over_budget
 from respool.buffers._sizes import check_size
+from respool.buffers.buffer import Buffer
+from respool.group import LeaseGroup
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from respool.buffers._memory import Asked, BufferKind, Memory, Pool
-    from respool.buffers.buffer import Buffer
     from respool.errors import PoolExhaustedError
+    from respool.lease import Lease
     from respool.stats import PoolStats
 
 __all__ = ["Managed"]
@@ -45,7 +51,7 @@ _REMEMBERED: Final = 64
 class Managed(Composed):
     """The methods of a pool of buffers that look after it; of the whole pool, where there are several faces."""
 
-    __slots__ = ("_memory", "_old", "_recent", "_usual")
+    __slots__ = ("_memory", "_old", "_recent", "_usual", "_valid")
 
     _memory: Memory
     _pool: Pool
@@ -54,11 +60,14 @@ class Managed(Composed):
     _old: dict[BufferKind, None]
     # What was found for sizes, with the usual size and the budget that it was found by.
     _recent: dict[int, tuple[Asked, int | None, Asked]]
+    # Tells whether a piece of memory is as good as when it was allocated; None where nothing can have happened to it.
+    _valid: Callable[[object], bool] | None
 
     def _begin(self, pool: Pool, memory: Memory, usual: Asked) -> None:
         """Set up a face."""
         self._pool = pool
         self._memory = memory
+        self._valid = memory.valid
         self._usual = usual
         self._old = {}
         self._recent = {}
@@ -143,6 +152,56 @@ class Managed(Composed):
             if buffer is not None:
                 self._pool.release(buffer)
             raise
+
+    # -- memory that may have been lost ----------------------------------------------------------------
+
+    def _checked(
+        self,
+        take: Callable[..., Any],
+        *arguments: object,
+        timeout: float | None = None,
+        waits: bool = True,
+    ) -> Any:  # noqa: ANN401 - what `take` gives
+        """Take until what is taken is good; what isn't is thrown away.
+
+        Not by a validate hook of the pool, which would send each acquire and release the slow way.
+        """
+        began = monotonic() if timeout and waits else 0.0
+        left = timeout
+        while True:
+            taken = take(*arguments, left) if waits else take(*arguments)
+            if taken is None or self._is_good(taken):
+                return taken
+            if timeout and waits:
+                left = max(0.0, began + timeout - monotonic())
+
+    def _is_good(self, taken: Buffer | Lease[Any, Buffer] | LeaseGroup[Any, Buffer]) -> bool:
+        """Look at a buffer, or at all of a group, and throw it away if it isn't good.
+
+        If this is interrupted, nobody else would give a bare buffer back.
+        """
+        bare = taken if isinstance(taken, Buffer) else None
+        valid = self._valid
+        try:
+            if valid is None:
+                return True
+            if bare is not None:
+                if valid(bare._memory):
+                    return True
+            elif isinstance(taken, LeaseGroup):
+                if all(valid(buffer._memory) for buffer in taken.resources):
+                    return True
+            elif valid(taken._record.resource._memory):  # type: ignore[union-attr]  # it's a Lease
+                return True
+        except BaseException:
+            if bare is not None:
+                self._pool.release(bare)
+            raise
+        if bare is not None:
+            self._pool.discard(bare)
+        else:
+            taken.discard()  # type: ignore[union-attr]  # as above
+        return False
 
     # -- the stock -------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from respool.errors import PoolError, PoolExhaustedError, safe_repr
 from respool.pool import ResourcePool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from respool._lifecycle import Core
     from respool._work import Work
     from respool.buffers.host import Allocator
@@ -89,7 +91,7 @@ class Memory:
     Thread-safe: all that changes is a dict, by single operations.
     """
 
-    __slots__ = ("_kinds", "alignment", "allocator", "step", "stock")
+    __slots__ = ("_kinds", "alignment", "allocator", "step", "stock", "valid")
 
     def __init__(self, allocator: Allocator, stock: Stock) -> None:
         for method in ("allocate", "free"):
@@ -100,6 +102,8 @@ class Memory:
         self.alignment = check_size("alignment", allocator.alignment)
         # Sizes are counted, and charged, in these: pinned memory is locked by the page, wherever it begins.
         self.step = check_size("granularity", getattr(allocator, "granularity", self.alignment))
+        # Whether a piece is as good as when it was allocated; None where nothing can have happened to it.
+        self.valid: Callable[[object], bool] | None = getattr(allocator, "valid", None)
         self.allocator = allocator
         self.stock = stock
         # Never more than there are classes, and those few sizes that only their class would take over the budget.
@@ -108,12 +112,6 @@ class Memory:
     def kind(self, capacity: int) -> BufferKind:
         """Give the one kind of this capacity, a multiple of the alignment."""
         return self._kinds.get(capacity) or self._kinds.setdefault(capacity, BufferKind(self, capacity))
-
-    def is_valid(self, buffer: Buffer) -> bool:
-        """Tell whether a buffer's memory is as good as when it was allocated, as far as its allocator knows."""
-        valid = getattr(self.allocator, "valid", None)
-        memory = buffer._memory  # noqa: SLF001 - the pool is the one that may
-        return memory is not None and (valid is None or bool(valid(memory)))
 
     def usual(self, buffer_size: int, budget: int | None) -> Asked:
         """Give a size that is to have buffers of its own, without slack but the alignment's; it must fit into the budget."""
@@ -184,7 +182,6 @@ class Stock:
         pool: Pool = ResourcePool(
             _create,
             _destroy,
-            _valid if self.slow else None,
             cost=_cost,
             limits=limits,
             name=name,
@@ -209,8 +206,8 @@ class Stock:
         found = live.setdefault(address, mine)
         if found is not mine and self.slow:
             # Memory that a context took with it when it ended may come again while its buffer is still about.
-            other = found()
-            if other is None or not found.memory.is_valid(other):
+            other, valid = found(), found.memory.valid
+            if other is None or (valid is not None and not valid(other._memory)):  # noqa: SLF001 - see below
                 live[address] = found = mine
         if found is not mine:
             # Not freed: it's the other one's.
@@ -306,10 +303,6 @@ def _destroy(kind: BufferKind, buffer: Buffer) -> None:
     finally:
         for waiting in list(stock.freed):
             waiting.set()
-
-
-def _valid(kind: BufferKind, buffer: Buffer) -> bool:
-    return kind.memory.is_valid(buffer)
 
 
 def _free_unusable(memory: Memory, piece: object, error: BaseException) -> None:

@@ -58,7 +58,11 @@ class BoundBufferPool:
         """Lease a buffer."""
         asked, pool = self._bound()
         try:
-            lease = pool.lease(timeout)
+            lease = (
+                pool.lease(timeout)
+                if self._face._valid is None
+                else self._face._checked(pool.lease, timeout=timeout)
+            )
         except PoolExhaustedError as error:
             raise self._face._told(error, asked) from None
         lease._record.resource._nbytes = asked.nbytes
@@ -70,7 +74,11 @@ class BoundBufferPool:
         """Lease a buffer if one can be had without waiting, else return None."""
         asked, pool = self._bound()
         try:
-            lease = pool.try_lease()
+            lease = (
+                pool.try_lease()
+                if self._face._valid is None
+                else self._face._checked(pool.try_lease, waits=False)
+            )
         except PoolExhaustedError as error:
             raise self._face._told(error, asked) from None
         if lease is not None:
@@ -83,7 +91,11 @@ class BoundBufferPool:
         """Lease several buffers at once: all of them or none."""
         asked, pool = self._bound()
         try:
-            group = pool.lease_many(n, timeout)
+            group = (
+                pool.lease_many(n, timeout)
+                if self._face._valid is None
+                else self._face._checked(pool.lease_many, n, timeout=timeout)
+            )
         except PoolExhaustedError as error:
             raise self._face._told(error, asked, n) from None
         for buffer in group.resources:
@@ -96,7 +108,11 @@ class BoundBufferPool:
         """Take a bare buffer."""
         asked, pool = self._bound()
         try:
-            buffer = pool.acquire(timeout)
+            buffer = (
+                pool.acquire(timeout)
+                if self._face._valid is None
+                else self._face._checked(pool.acquire, timeout=timeout)
+            )
         except PoolExhaustedError as error:
             raise self._face._told(error, asked) from None
         buffer._nbytes = asked.nbytes
@@ -108,7 +124,11 @@ class BoundBufferPool:
         """Take a bare buffer if one can be had without waiting, else return None."""
         asked, pool = self._bound()
         try:
-            buffer = pool.try_acquire()
+            buffer = (
+                pool.try_acquire()
+                if self._face._valid is None
+                else self._face._checked(pool.try_acquire, waits=False)
+            )
         except PoolExhaustedError as error:
             raise self._face._told(error, asked) from None
         if buffer is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from respool.buffers.host import PageAlignedAllocator, positive
 from respool.cuda._driver import load
-from respool.cuda.context import DESTROYED, current_id, fate, is_gone
+from respool.cuda.context import DESTROYED, ODD, current_id, fate, handle_of
 from respool.cuda.errors import CudaError
 from respool.errors import Quarantine
 
@@ -35,6 +35,8 @@ class _Block(NamedTuple):
     memory: Any
     address: int
     context_id: int
+    context: Any
+    """Its handle, which tells something only together with the id; of the bindings' class, which is the fastest way."""
 
 
 class _Pinned:
@@ -50,7 +52,8 @@ class _Pinned:
         self._blocks: dict[int, _Block] = {}
 
     def _keep(self, memory: Any, address: int, context_id: int) -> None:  # noqa: ANN401 - whatever allocate returns
-        self._blocks[id(memory)] = _Block(memory, address, context_id)
+        context = load().CUcontext(handle_of(context_id))
+        self._blocks[id(memory)] = _Block(memory, address, context_id, context)
 
     def _block(self, memory: object) -> _Block:
         block = self._blocks.get(id(memory))
@@ -61,7 +64,13 @@ class _Pinned:
     def valid(self, memory: object, /) -> bool:
         """Tell whether the memory's context is there yet: with it goes what makes it pinned."""
         block = self._blocks.get(id(memory))
-        return block is not None and not is_gone(load(), block.context_id)
+        if block is None:
+            return False
+        try:  # `Driver.is_alive`, written out: each take of a buffer comes by here
+            code, number = load().cuCtxGetId(block.context)
+        except ODD:
+            return False
+        return not code and number == block.context_id
 
     def _end(self, block: _Block, end: Callable[[Driver, _Block], None]) -> None:
         """Give a block back to the driver, unless its context is gone; then nothing may be said of it to the driver.

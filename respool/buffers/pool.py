@@ -197,7 +197,11 @@ class BufferPool(Managed):
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
         try:
-            lease = self._pool.lease(asked.kind, timeout)
+            lease = (
+                self._pool.lease(asked.kind, timeout)
+                if self._valid is None
+                else self._checked(self._pool.lease, asked.kind, timeout=timeout)
+            )
         except PoolExhaustedError as error:
             raise self._told(error, asked) from None
         lease._record.resource._nbytes = asked.nbytes
@@ -209,7 +213,11 @@ class BufferPool(Managed):
         """Lease a buffer if one can be had without waiting, else return None; see `lease`."""
         asked = self._usual if nbytes is None else self._asked(nbytes)
         try:
-            lease = self._pool.try_lease(asked.kind)
+            lease = (
+                self._pool.try_lease(asked.kind)
+                if self._valid is None
+                else self._checked(self._pool.try_lease, asked.kind, waits=False)
+            )
         except PoolExhaustedError as error:
             raise self._told(error, asked) from None
         if lease is not None:
@@ -246,7 +254,11 @@ class BufferPool(Managed):
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
         try:
-            group = self._pool.lease_many(n, asked.kind, timeout)
+            group = (
+                self._pool.lease_many(n, asked.kind, timeout)
+                if self._valid is None
+                else self._checked(self._pool.lease_many, n, asked.kind, timeout=timeout)
+            )
         except PoolExhaustedError as error:
             raise self._told(error, asked, n) from None
         for buffer in group.resources:
@@ -263,7 +275,11 @@ class BufferPool(Managed):
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
         try:
-            buffer = self._pool.acquire(asked.kind, timeout)
+            buffer = (
+                self._pool.acquire(asked.kind, timeout)
+                if self._valid is None
+                else self._checked(self._pool.acquire, asked.kind, timeout=timeout)
+            )
         except PoolExhaustedError as error:
             raise self._told(error, asked) from None
         buffer._nbytes = asked.nbytes
@@ -275,7 +291,11 @@ class BufferPool(Managed):
         """Take a bare buffer if one can be had without waiting, else return None; see `acquire`."""
         asked = self._usual if nbytes is None else self._asked(nbytes)
         try:
-            buffer = self._pool.try_acquire(asked.kind)
+            buffer = (
+                self._pool.try_acquire(asked.kind)
+                if self._valid is None
+                else self._checked(self._pool.try_acquire, asked.kind, waits=False)
+            )
         except PoolExhaustedError as error:
             raise self._told(error, asked) from None
         if buffer is not None:

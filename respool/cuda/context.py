@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ._driver import Driver
 
-__all__ = ["DESTROYED", "ODD", "Current", "current_id", "fate", "id_of", "is_gone", "stream_of"]
+__all__ = ["DESTROYED", "ODD", "Current", "current_id", "fate", "handle_of", "id_of", "is_gone", "stream_of"]
 
 ODD = (RuntimeError, ValueError, KeyError)
 """What a call of the bindings raises in place of returning a code; see `Driver.odd`."""
@@ -97,6 +97,11 @@ def id_of(context: object) -> int:
     if number not in _handles:
         _learn(driver, int(handle), number)
     return number
+
+
+def handle_of(context_id: int) -> int:
+    """Give the handle of a context that has been seen; 0 if another one has been seen there since."""
+    return _handles.get(context_id, 0)
 
 
 def fate(driver: Driver, context_id: int) -> int:

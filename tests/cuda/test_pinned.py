@@ -18,8 +18,7 @@ from respool.buffers import (
     PinnedAllocator,
     RegisteredAllocator,
 )
-from respool.cuda import NoContextError
-from tests.helpers.cuda_driver import Capture, create_context
+from tests.helpers.cuda_driver import Capture
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.threads import Threads, run_together, wait_until, wait_until_queued
 
@@ -44,11 +43,6 @@ def held(fake: FakeCuda, stream: Any, driver: Driver) -> Iterator[None]:
     yield
     fake.release()
     driver.destroy_event(event)
-
-
-def destroy(driver: Driver, context: Any) -> None:
-    """End a context."""
-    driver.checked("cuCtxDestroy", driver.api.cuCtxDestroy, context)
 
 
 def test_registered_memory(fake: FakeCuda, driver: Driver, context_id: int) -> None:
@@ -104,17 +98,6 @@ def test_what_is_charged(fake: FakeCuda, context_id: int, allocator: type) -> No
         pool.clear()
         wait_until(lambda: pool.stats().size == 0, "the frees")
     pool.close()
-
-
-@BOTH
-def test_no_context(fake: FakeCuda, driver: Driver, allocator: type) -> None:
-    """C01: pinned memory without a current context is NoContextError; nothing is mapped or charged."""
-    with BufferPool(allocator(), buffer_size=SIZE) as pool:
-        for take in (pool.lease, pool.acquire, pool.try_lease, lambda: pool.prefill(1)):
-            with pytest.raises(NoContextError):
-                take()
-        assert_quiet(pool, leased=0, idle=0)
-        assert pool.stats().cost == 0
 
 
 @BOTH
@@ -246,90 +229,18 @@ def test_pages_are_touched_first(fake: FakeCuda, context_id: int) -> None:
     pool.close()
 
 
-@BOTH
-def test_used_in_another_context(fake: FakeCuda, driver: Driver, second: Any, allocator: type) -> None:
-    """C32: memory of one context is lent where another one is current, and its own decides on its life."""
-    pool = BufferPool(allocator(), buffer_size=SIZE)
-    pool.prefill(1)
-    driver.push_context(second)
-    with pool.lease() as buffer:
-        stream, device = driver.create_stream(), driver.checked("cuMemAlloc", driver.api.cuMemAlloc, SIZE)
-        buffer.view[:] = b"7" * SIZE
-        driver.to_device(device, buffer.address, SIZE, stream)
-        driver.synchronize_stream(stream)
-        driver.destroy_stream(stream)
-        driver.checked("cuMemFree", driver.api.cuMemFree, device)
-    driver.pop_context()
-    assert pool.stats().created == 1
-    pool.close()
-
-
-@BOTH
-def test_a_context_that_ends(fake: FakeCuda, driver: Driver, context_id: int, allocator: type) -> None:
-    """C31: what is idle is dropped, without a call, when it's next asked for, and its bytes are free; others take its place."""
-    context = create_context(driver)
-    pool = BufferPool(allocator(), buffer_size=SIZE, max_bytes=2 * SIZE)
-    pool.prefill(2)
-    driver.pop_context()
-    destroy(driver, context)
-    calls = fake.calls("cuMemFreeHost"), fake.calls("cuMemHostUnregister")
-    old = pool.stats().created
-    with pool.lease(timeout=20) as new, pool.lease(timeout=20):
-        new.view[:] = b"x" * SIZE
-        assert pool.stats().created == old + 2
-    assert calls == (fake.calls("cuMemFreeHost"), fake.calls("cuMemHostUnregister"))
-    assert pool.stats().destroyed_for["invalid"] == 2
-    pool.close()
-    assert fake.count("bad_frees") == 0
-
-
-@BOTH
-def test_held_when_its_context_ends(fake: FakeCuda, driver: Driver, context_id: int, allocator: type) -> None:
-    """C31: what is held is given back silently, and lent to nobody again; new memory may come at its address meanwhile."""
-    context = create_context(driver)
-    pool = BufferPool(allocator(), buffer_size=SIZE)
-    lease, bare = pool.lease(), pool.acquire()
-    driver.pop_context()
-    destroy(driver, context)
-    new = [pool.acquire() for _ in range(4)]
-    lease.release()
-    pool.release(bare)
-    again = [pool.acquire() for _ in range(2)]
-    assert not any(one is bare for one in [*new, *again])
-    for one in [*new, *again]:
-        one.view[:] = b"x" * SIZE
-        pool.release(one)
-    pool.close()
-    assert (fake.count("bad_frees"), fake.count("pinned_bytes")) == (0, 0)
-
-
-def test_a_view_of_registered_memory(fake: FakeCuda, driver: Driver) -> None:
-    """C61: a view that is kept beyond the context, and beyond the buffer, can be read and written."""
-    context = create_context(driver)
-    pool = BufferPool(RegisteredAllocator(), buffer_size=SIZE)
-    buffer = pool.acquire()
-    view = buffer.view
-    view[:] = b"a" * SIZE
-    destroy(driver, context)
-    view[0] = 5
-    pool.release(buffer)
-    pool.close()
-    assert (view[0], view[-1]) == (5, ord("a"))
-    view[-1] = 6
-    view.release()
-
-
 def test_unregistered_before_it_is_unmapped(fake: FakeCuda, context_id: int) -> None:
     """C24: a registered buffer is unregistered first, and unmapped after that."""
     pool = BufferPool(RegisteredAllocator(), buffer_size=SIZE)
     buffer = pool.acquire()
-    address = f"{buffer.address:x}-"
-    maps = Path("/proc/self/maps")
+    address = buffer.address
     with fake.latch("cuMemHostUnregister") as latch:
         pool.discard(buffer)
         del buffer
         latch.wait_inside()
-        assert address in maps.read_text(encoding="ascii")
+        maps = Path("/proc/self/maps").read_text(encoding="ascii")
+        ends = [line.split()[0].split("-") for line in maps.splitlines()]
+        assert any(int(start, 16) <= address < int(stop, 16) for start, stop in ends)
         latch.open()
         pool.close()
     assert fake.count("unregister_unmapped") == fake.count("registered") == 0
