@@ -16,6 +16,7 @@ from respool.cuda import NoContextError
 from tests.helpers.clocks import Clock
 from tests.helpers.cuda_driver import create_context
 from tests.helpers.invariants import assert_quiet
+from tests.helpers.threads import wait_until
 
 if TYPE_CHECKING:
     from respool.cuda._driver import Driver
@@ -107,6 +108,24 @@ def test_every_way_of_taking(
     made = 3 + len(held) + many  # a group goes as a whole, the new one beside the last old one too
     assert (stats.created, stats.destroyed, stats.leaked) == (made, made, 0)
     assert fake.count("bad_frees") == 0
+
+
+@BOTH
+def test_a_handle_that_is_given_out_again(fake: FakeCuda, driver: Driver, allocator: type) -> None:
+    """C31: memory of a dead context isn't taken for that of a new one that has its handle, whether anybody has seen that or not."""
+    pool = BufferPool(allocator(), buffer_size=SIZE)
+    first = create_context(driver)
+    pool.lease().release()
+    destroy(driver, first)
+    second = create_context(driver)
+    assert int(second) == int(first)
+    calls = fake.calls("cuMemFreeHost"), fake.calls("cuMemHostUnregister")
+    with pool.lease() as buffer:
+        buffer.view[:] = b"n" * SIZE
+        wait_until(lambda: pool.stats().destroyed == 1, "the end of the old one")
+        assert calls == (fake.calls("cuMemFreeHost"), fake.calls("cuMemHostUnregister"))
+    pool.close()
+    destroy(driver, second)
 
 
 def test_no_time_is_added(fake: FakeCuda, context_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
