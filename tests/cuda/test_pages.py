@@ -1,4 +1,4 @@
-"""The code on the manual's page about events runs as it stands there, on the fake driver."""
+"""The code on the manual's pages about CUDA runs as it stands there, on the fake driver."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_page_about_events_runs(fake_library: Path) -> None:
-    """The code of the page about CUDA events runs; its assertions hold, and none of it has gone from there."""
+@pytest.mark.parametrize(("page", "count"), [("cuda-events", 5), ("pinned", 3)])
+def test_pages_run(fake_library: Path, page: str, count: int) -> None:
+    """The code of the pages about CUDA runs; its assertions hold, and none of it has gone from there."""
     core = pytest.importorskip("cuda.core", reason="needs cuda.core")
     if not hasattr(core, "Device"):
         pytest.skip("needs a cuda.core whose names are not experimental")
-    blocks = blocks_of("docs/cuda-events.md")
-    assert len(blocks) == 5
+    blocks = blocks_of(f"docs/{page}.md")
+    assert len(blocks) == count
     ended = run_with_fake(fake_library, "\n".join(block.strip("\n") for block in blocks))
     assert (ended.code, ended.errors) == (0, "")
