@@ -29,7 +29,16 @@ from respool import (
     ResourcePool,
     __version__,
 )
-from respool.buffers import Allocator, Buffer, BufferPool, HostAllocator, PageAlignedAllocator
+from respool.buffers import (
+    Allocator,
+    Buffer,
+    BufferPool,
+    HostAllocator,
+    PageAlignedAllocator,
+    PinnedAllocator,
+    RegisteredAllocator,
+)
+from respool.cuda import CudaEvent, CudaEventPool
 
 
 class Connection:
@@ -250,6 +259,23 @@ assert_type(buffers.stats(), PoolStats)
 assert_type(buffers.clear(), int)
 
 BufferPool(object())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - no allocator
+
+# --- CUDA
+
+with CudaEventPool(limits=PoolLimits(max_size=4), timing=True) as events:
+    with events.lease(timeout=1) as event:
+        assert_type(event, CudaEvent)
+        assert_type(event.is_done(), bool)
+        assert_type(event.handle, int)
+        assert_type(event.elapsed_ms(event), float)
+        buffers.lease().release(event.is_done)
+    assert_type(events.try_acquire(), CudaEvent | None)
+    assert_type(events.bind().acquire(), CudaEvent)
+    with events.lease_many(2) as several:
+        assert_type(several, tuple[CudaEvent, ...])
+    assert_type(events.num_free_events(), int)
+assert_type(CudaEventPool.shared(), CudaEventPool)
+pinned: list[Allocator] = [PinnedAllocator(), RegisteredAllocator(huge_pages=True)]
 
 # --- reading
 
