@@ -215,7 +215,6 @@ def test_streams_of_all_kinds(fake: FakeCuda, event: CudaEvent, driver: Driver, 
         (Streamlike((0, 0), closed=True), ValueError),
         (Streamlike(KeyError("mine")), KeyError),
     ],
-    ids=repr,
 )
 def test_what_is_no_stream(fake: FakeCuda, event: CudaEvent, bad: Any, error: type[Exception]) -> None:
     """C12: what is no stream, or knows that it's closed, is a TypeError or ValueError before any call; nothing changes."""
