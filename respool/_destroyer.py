@@ -59,10 +59,11 @@ class Destroyer:
         before = self._starter.thread
         if before is not None and before.is_alive():
             return
-        thread = threading.Thread(target=self._run, name=f"respool-destroyer-{self._name}", daemon=True)
         try:
+            thread = threading.Thread(target=self._run, name=f"respool-destroyer-{self._name}", daemon=True)
             self._starter.start(thread, before, self._reopen)
-        except RuntimeError:  # no more threads, or the interpreter ends: callers destroy for themselves
+        except RuntimeError:
+            # No more threads, none of this kind in a subinterpreter, or the interpreter ends: callers destroy for themselves.
             pass
 
     def _reopen(self) -> None:

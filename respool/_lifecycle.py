@@ -309,9 +309,12 @@ class Core(Upkeep):
             row.pending = row.stuck = None
             for ticket in row.queue.values():
                 ticket.record.phase = LIMBO
-                ticket.wake(
-                    None
-                )  # if it's this thread's own, it was in a signal handler: it must not sleep on
+                try:
+                    ticket.wake(
+                        None
+                    )  # if it's this thread's own, it was in a signal handler: it must not sleep on
+                except RuntimeError:  # it's awake already, and only not out of line yet
+                    pass
         for record in self.by_id.values():
             kept.append(record.resource)
             _strand(record)
