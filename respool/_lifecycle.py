@@ -310,9 +310,8 @@ class Core(Upkeep):
             for ticket in row.queue.values():
                 ticket.record.phase = LIMBO
                 try:
-                    ticket.wake(
-                        None
-                    )  # if it's this thread's own, it was in a signal handler: it must not sleep on
+                    # If it's this thread's own, it was in a signal handler: it must not sleep on.
+                    ticket.wake(None)
                 except RuntimeError:  # it's awake already, and only not out of line yet
                     pass
         for record in self.by_id.values():

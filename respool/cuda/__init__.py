@@ -5,9 +5,9 @@ Imports without CUDA, its driver or its Python bindings; the first use of the dr
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from respool._lazy import lazy
 from respool.cuda.errors import CudaError, CudaUnavailableError, NoContextError, WrongContextError
 
 if TYPE_CHECKING:
@@ -23,17 +23,5 @@ __all__ = [
     "WrongContextError",
 ]
 
-_LAZY = {"CudaEvent": ".event", "CudaEventPool": ".event_pool"}
-
-
-def __getattr__(name: str) -> object:
-    """Import the pool when it is first asked for."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_LAZY[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a type checker would take any name for one of this module's
+    __getattr__, __dir__ = lazy(__name__, {"CudaEvent": "event", "CudaEventPool": "event_pool"})

@@ -5,8 +5,9 @@ Imports without pycurl; the first use of `EasyHandlePool` says what to install.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from respool._lazy import lazy
 
 from .origin import Origin
 
@@ -15,17 +16,5 @@ if TYPE_CHECKING:
 
 __all__ = ["EasyHandlePool", "Origin"]
 
-_LAZY = {"EasyHandlePool": ".handle_pool"}
-
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module's
-
-    def __getattr__(name: str) -> object:
-        """Import what needs pycurl when it is first asked for."""
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(import_module(_LAZY[name], __name__), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy(__name__, {"EasyHandlePool": "handle_pool"})

@@ -7,8 +7,9 @@ files share.  The names are imported when they're first used; http and https nee
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from respool._lazy import lazy
 
 if TYPE_CHECKING:
     from respool.io._future import ReadFuture, ReadStats
@@ -48,35 +49,25 @@ __all__ = [
     "open",
 ]
 
-_HOMES: Final = {
-    "Config": "config",
-    "ConnectError": "errors",
-    "CredentialsError": "errors",
-    "File": "file",
-    "HTTPStatusError": "errors",
-    "LocalFile": "local",
-    "ObjectChangedError": "errors",
-    "RangeIntegrityError": "errors",
-    "ReadFuture": "_future",
-    "ReadStats": "_future",
-    "ReadTimeoutError": "errors",
-    "RedirectError": "errors",
-    "RemoteFile": "remote",
-    "RemoteIOError": "errors",
-    "Session": "session",
-    "open": "_open",
-}
-
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module's
-
-    def __getattr__(name: str) -> object:
-        """Import a public name when it's first asked for."""
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "Config": "config",
+            "ConnectError": "errors",
+            "CredentialsError": "errors",
+            "File": "file",
+            "HTTPStatusError": "errors",
+            "LocalFile": "local",
+            "ObjectChangedError": "errors",
+            "RangeIntegrityError": "errors",
+            "ReadFuture": "_future",
+            "ReadStats": "_future",
+            "ReadTimeoutError": "errors",
+            "RedirectError": "errors",
+            "RemoteFile": "remote",
+            "RemoteIOError": "errors",
+            "Session": "session",
+            "open": "_open",
+        },
+    )
