@@ -13,7 +13,7 @@ from respool import PoolTimeoutError
 from tests.helpers.whens import WAYS, When, hand_in, hold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.helpers.resources import Factory, MakePool
 
@@ -25,6 +25,20 @@ def fork_here(seen: list[int]) -> None:
     child = os.fork()
     if child:
         seen.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+@contextlib.contextmanager
+def child_ends(parent: int) -> Iterator[None]:
+    """See that a child of this process that comes to the block's end, or to an error in it, ends there and tells by its status."""
+    try:
+        yield
+    except BaseException:
+        if os.getpid() == parent:
+            raise
+        traceback.print_exc()
+        os._exit(1)
+    if os.getpid() != parent:
+        os._exit(0)
 
 
 @pytest.mark.parametrize("call", ["try_lease", "lease", "lease_many", "reap", "release"])
@@ -52,7 +66,7 @@ def test_fork_inside_a_when(make_pool: MakePool, factory: Factory, call: str) ->
     for when in whens:
         when.before = fork
     got = None
-    try:
+    with child_ends(parent):
         with contextlib.suppress(PoolTimeoutError):
             got = calls[call]()
         if os.getpid() != parent:
@@ -62,12 +76,6 @@ def test_fork_inside_a_when(make_pool: MakePool, factory: Factory, call: str) ->
             leases = [pool.lease("A", timeout=0) for _ in range(4)]
             assert {lease.resource.number for lease in leases}.isdisjoint(range(1, 5))
             assert factory.destroyed == []
-            os._exit(0)
-    except BaseException:
-        if os.getpid() == parent:
-            raise
-        traceback.print_exc()
-        os._exit(1)
     assert statuses == [0]
     last.release()
     for when in whens:
@@ -94,7 +102,7 @@ def test_fork_inside_the_first_ask(
             raise OSError("not in a child")
         return answer
 
-    try:
+    with child_ends(parent):
         with contextlib.suppress(OSError):
             held.release(when)
         if os.getpid() != parent:
@@ -106,12 +114,6 @@ def test_fork_inside_the_first_ask(
             stats = pool.stats()
             assert (stats.size, stats.idle, stats.leased, stats.pending) == (2, 0, 2, 0)
             assert factory.destroyed == []
-            os._exit(0)
-    except BaseException:
-        if os.getpid() == parent:
-            raise
-        traceback.print_exc()
-        os._exit(1)
     assert statuses == [0]
     assert pool.stats().pending == len(held.things)
     pool.reap()

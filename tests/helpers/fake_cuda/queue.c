@@ -254,29 +254,29 @@ API CUresult cuStreamDestroy(CUstream handle) {
     return leave(SUCCESS);
 }
 
+/* Find a stream that is to be looked at from outside, which ruins a capture. */
+static CUresult find_to_look(CUstream handle, struct stream **found) {
+    CUresult code = find_stream(handle, found);
+    if (code == SUCCESS) code = unsafe_call();
+    if (code == SUCCESS) code = capture_check(*found);
+    if (code == SUCCESS && (*found)->capture != NULL) {
+        invalidate((*found)->capture);
+        code = CAPTURE_UNSUPPORTED;
+    }
+    return code;
+}
+
 API CUresult cuStreamQuery(CUstream handle) {
     ENTER(cuStreamQuery);
     struct stream *s;
-    TRY(find_stream(handle, &s));
-    TRY(unsafe_call());
-    TRY(capture_check(s));
-    if (s->capture != NULL) {
-        invalidate(s->capture);
-        return leave(CAPTURE_UNSUPPORTED);
-    }
+    TRY(find_to_look(handle, &s));
     return leave(done_up_to(s, g.seq) ? SUCCESS : NOT_READY);
 }
 
 API CUresult cuStreamSynchronize(CUstream handle) {
     ENTER(cuStreamSynchronize);
     struct stream *s;
-    TRY(find_stream(handle, &s));
-    TRY(unsafe_call());
-    TRY(capture_check(s));
-    if (s->capture != NULL) {
-        invalidate(s->capture);
-        return leave(CAPTURE_UNSUPPORTED);
-    }
+    TRY(find_to_look(handle, &s));
     return leave(wait_stream(s, "cuStreamSynchronize"));
 }
 
