@@ -16,6 +16,7 @@ from respool import (
     PoolTimeoutError,
 )
 from respool.cuda import CudaEventPool, NoContextError
+from tests.helpers.clocks import without_reaper
 from tests.helpers.invariants import assert_quiet
 from tests.helpers.threads import Threads, run_together, wait_until_queued
 
@@ -221,13 +222,15 @@ def test_close(fake: FakeCuda, context_id: int) -> None:
     assert pool.stats().destroyed_for["closed"] == 2
 
 
-def test_reap(fake: FakeCuda, context_id: int) -> None:
+def test_reap(fake: FakeCuda, context_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """C58: what has lain idle for longer than the limit is destroyed by reap, which anyone may call."""
-    with CudaEventPool(limits=PoolLimits(idle_timeout=3600)) as pool:
+    clock = without_reaper(monkeypatch)
+    with CudaEventPool(limits=PoolLimits(idle_timeout=10)) as pool:
         pool.prefill(2)
+        clock.advance(9)
         assert pool.reap() == 0
-        pool.resize(PoolLimits(idle_timeout=1e-6))
-        pool.reap()
+        clock.advance(2)
+        assert pool.reap() == 2
         assert fake.count("events") == pool.total_free_events() == 0
 
 
