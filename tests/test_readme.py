@@ -29,8 +29,10 @@ def blocks_of(page: str) -> list[str]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """A file served over HTTP: what `url` means on the pages."""
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A file served over HTTP: what `url` means on the pages; no proxy stands in between."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
     (tmp_path / "object").write_bytes(os.urandom(300_000))
     with FileServer(tmp_path) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

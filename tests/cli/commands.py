@@ -27,9 +27,18 @@ class Ended(NamedTuple):
 def environment(**more: str) -> dict[str, str]:
     """Give an environment without settings of the machine's owner that would change a command's way."""
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("RESPOOL_", "http", "HTTP"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RESPOOL_") and not name.lower().endswith("_proxy")
     }
     return {**kept, "PYTHONWARNINGS": "error", "NO_COLOR": "1", **more}
+
+
+#: What of an environment sends a client elsewhere: nobody listens there.
+PROXIED = dict.fromkeys(
+    ("http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY", "RESPOOL_PROXY"),
+    "http://127.0.0.1:1",
+)
 
 
 def command(*arguments: str | os.PathLike[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,8 @@ from respool.cli.bench._peers import Pair
 from respool.cli.bench._probes import ProbeError, ask
 from respool.cli.bench._results import Missing, Result
 from respool.cli.bench._waiters_probe import HANDOVER
+
+from .commands import PROXIED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,6 +256,15 @@ class TestHandles:
         (claim,) = [claim for claim in measured(handles).claims if "fresh" in claim.text]
         assert claim.target == 10
         assert claim.figure.median > 1
+
+    def test_goes_to_its_own_server_directly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A proxy that the environment names is for other servers, whoever reads; it's as it was afterwards."""
+        for name, proxy in PROXIED.items():
+            monkeypatch.setenv(name, proxy)
+        found = measured(handles)
+        (bars,) = found.sections
+        assert len(rows_of(bars)) + len(found.missing) >= 6
+        assert {name: os.environ[name] for name in PROXIED} == PROXIED
 
 
 class TestCommand:

@@ -18,7 +18,7 @@ import pytest
 from respool.cli import demo
 from respool.cli.__main__ import main
 
-from .commands import environment, one_line, respool
+from .commands import PROXIED, environment, one_line, respool
 
 
 class TestCommand:
@@ -46,6 +46,12 @@ class TestCommand:
             assert stats["created"] + stats["reused"] == stats["acquired"]
             assert 0 < stats["created"] < stats["reused"]
             assert (stats["leased"], stats["leaked"]) == (0, 0)
+
+    def test_goes_to_its_own_server_directly(self) -> None:
+        """A proxy that the environment names is for other servers than the one that the demo runs itself."""
+        code, out, err = respool("demo", "--size=1MiB", env=environment(**PROXIED))
+        assert (code, err) == (0, "")
+        assert "(as it should be)" in out
 
     @pytest.mark.parametrize("size", ["0", "-1", "1.5", "much", ""])
     def test_bad_size(self, size: str) -> None:

@@ -42,6 +42,9 @@ class Serving(NamedTuple):
 def tls_server() -> Generator[Serving]:
     """Run the server, with a certificate made for it, for the length of a block.
 
+    Meanwhile the environment names no proxy: one can't reach this machine's loopback, and whoever is measured reads
+    these variables in a way of its own.
+
     Raises
     ------
     OSError
@@ -49,8 +52,21 @@ def tls_server() -> Generator[Serving]:
     """
     with tempfile.TemporaryDirectory(prefix="respool-bench-") as directory:
         certificate = _certificate(Path(directory))
-        with python_server("the TLS server to measure against", __name__, certificate) as port:
+        server = python_server("the TLS server to measure against", __name__, certificate)
+        with _without_proxies(), server as port:
             yield Serving(f"https://127.0.0.1:{port}/object", str(certificate))
+
+
+@contextmanager
+def _without_proxies() -> Generator[None]:
+    """Have no proxies in the environment for the length of a block."""
+    hidden = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def _certificate(directory: Path) -> Path:
