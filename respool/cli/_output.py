@@ -1,4 +1,4 @@
-"""Where the bytes of ``respool get`` go: a file, replaced in one step, or a stream, or nowhere.
+"""Where the bytes of ``respool get``, and other results, go: a file, replaced in one step, or a stream, or nowhere.
 
 This module owns that a regular file is either the old one or the complete new one,
 whatever happens in between.
@@ -6,9 +6,11 @@ whatever happens in between.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -70,7 +72,7 @@ def output(name: str | None) -> Generator[Sink]:
         yield _Descriptor(_STDOUT, "stdout")
     else:
         target = Path(os.path.realpath(name))
-        mode = _mode(target)
+        mode = _mode(target, name)
         if mode is None or stat.S_ISREG(mode):
             with _replacing(target, name, mode) as sink:
                 yield sink
@@ -83,11 +85,60 @@ def output(name: str | None) -> Generator[Sink]:
                 os.close(descriptor)
 
 
-def _mode(target: Path) -> int | None:
+def check_output(name: str) -> None:
+    """Fail now where `output` would fail when it's opened: for what is written only after a long time.
+
+    Nothing is left of the attempt, and a file that is there stays as it is.
+
+    Raises
+    ------
+    OSError
+        The file can't be written, with its name.
+    """
+    target = Path(os.path.realpath(name))
+    mode = _mode(target, name)
+    if mode is None or stat.S_ISREG(mode):
+        _try_folder(target.parent, name)
+    elif stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    elif not os.access(target, os.W_OK):  # not opened: a pipe would wait for its other end
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+
+def check_folder(name: str) -> None:
+    """Fail now where a folder isn't there, or no file can be made in it.
+
+    Raises
+    ------
+    OSError
+        That's so, with the folder's name.
+    """
+    folder = Path(os.path.realpath(name))
+    mode = _mode(folder, name)
+    if mode is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    if not stat.S_ISDIR(mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
+    _try_folder(folder, name)
+
+
+def _try_folder(folder: Path, name: str) -> None:
+    """Make a file and remove it: permissions alone don't tell, least of all to one who may do everything."""
+    try:
+        descriptor, probe = tempfile.mkstemp(prefix=".respool-", suffix=".part", dir=folder)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
+    os.close(descriptor)
+    Path(probe).unlink()
+
+
+def _mode(target: Path, name: str) -> int | None:
     try:
         return target.stat().st_mode
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
 
 
 @contextmanager

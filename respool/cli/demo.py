@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import random
-import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from respool.cli._arguments import size
 from respool.cli._child import python_server
 from respool.cli._interrupts import Held
+from respool.cli._temporary import temporary_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -59,27 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
             report = read(session, f"{url}demo.bin", sink, expected=expected)
     report.show(as_json=arguments.json)
     return 0
-
-
-def temporary_folder() -> str:
-    """Return the folder for temporary files: what TMPDIR names, where it's set, and no other one instead.
-
-    Raises
-    ------
-    OSError
-        What TMPDIR names can't be used, with its name.
-    """
-    named = os.environ.get("TMPDIR")
-    # A program that has chosen a folder by itself keeps it.
-    if named and tempfile.tempdir is None:
-        try:
-            if not stat.S_ISDIR(Path(named).stat().st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            if not os.access(named, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        except OSError as error:
-            raise OSError(error.errno, f"{error.strerror} (from TMPDIR)", named) from error
-    return tempfile.gettempdir()
 
 
 def check_room(folder: str, size: int) -> None:

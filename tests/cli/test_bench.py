@@ -27,8 +27,6 @@ from respool.cli.bench._results import (
     Spread,
 )
 
-from .commands import respool
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -313,6 +311,7 @@ class TestShow:
     def test_plot(self, tmp_path: Path) -> None:
         """A drawing shows each section and each contender in it; the page refers to it."""
         _plot.check_plotting()
+        (tmp_path / "deep" / "plots").mkdir(parents=True)
         drawn = _plot.plot([result(sections=[BARS, SHARING, CURVES, AMOUNTS])], tmp_path / "deep" / "plots")
         path = tmp_path / "deep" / "plots" / f"pool-some-{sys.version_info[0]}.{sys.version_info[1]}.svg"
         assert drawn == {"pool:some": path}
@@ -335,36 +334,3 @@ class TestShow:
         monkeypatch.setattr(uncontended, "run", lambda *_: pytest.fail("measured"))
         assert main(["bench", "pool", "--plot", str(tmp_path)]) == 1
         assert capsys.readouterr().err == "respool: --plot needs matplotlib: pip install matplotlib\n"
-
-
-class TestUsage:
-    """What isn't there."""
-
-    @pytest.mark.parametrize("name", ["events", "buffers", "read"])
-    def test_later(self, name: str) -> None:
-        """A bench that is to come is wrong usage, and the line says that it's to come."""
-        code, out, err = respool("bench", name)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "later version" in err
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("nonsense",),
-            (),
-            ("pool:nonsense",),
-            ("handles:handles",),
-            ("pool", "--busy"),
-            ("pool", "--device", "0"),
-        ],
-    )
-    def test_wrong(self, arguments: tuple[str, ...]) -> None:
-        """Anything else is wrong usage too."""
-        code, out, err = respool("bench", *arguments)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-
-    def test_unwritable(self, tmp_path: Path) -> None:
-        """A file that can't be written is told before minutes of measuring."""
-        (tmp_path / "file").touch()
-        code, out, err = respool("bench", "pool", "--json", tmp_path / "file" / "x.json")
-        assert (code, out, err.count("\n")) == (1, "", 1)

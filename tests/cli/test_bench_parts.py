@@ -29,7 +29,7 @@ from respool.cli.bench._probes import ProbeError, ask
 from respool.cli.bench._results import Missing, Result
 from respool.cli.bench._waiters_probe import HANDOVER
 
-from .commands import PROXIED
+from .commands import PROXIED, names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -273,14 +273,17 @@ class TestCommand:
     def test_a_part(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """A part is measured alone, once however often it's named; results, page and drawing are written."""
         path = tmp_path / "out.json"
-        names = ["pool:uncontended", "pool:uncontended"]
-        assert main(["bench", *names, "--quick", "--json", str(path), "--plot", str(tmp_path)]) == 0
+        twice = ["pool:uncontended", "pool:uncontended"]
+        assert main(["bench", *twice, "--quick", "--json", str(path), "--plot", str(tmp_path)]) == 0
         (told,) = json.loads(path.read_text())["results"]
         assert told["bench"] == "pool:uncontended"
         drawing = f"pool-uncontended-{sys.version_info[0]}.{sys.version_info[1]}.svg"
         assert (tmp_path / drawing).exists()
         assert f"]({drawing})" in path.with_suffix(".md").read_text()
-        assert "in units of queue.SimpleQueue put+get" in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert "in units of queue.SimpleQueue put+get" in out
+        assert out.endswith(f"Written: {path}, {path.with_suffix('.md')}, {tmp_path / drawing}\n")
+        assert names(tmp_path) == sorted(["out.json", "out.md", drawing])
 
     def test_all_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A bench's name stands for all its parts, in order."""

@@ -100,9 +100,19 @@ class TestCommand:
         (tmp_path / "shut").mkdir(mode=0o500)
         if not os.access(tmp_path / "shut", os.W_OK):  # as it is for who may do everything
             code, out, err = respool("demo", "--size=1MB", env=environment(TMPDIR=str(tmp_path / "shut")))
-            assert (code, one_line(err)) == (1, f"{tmp_path / 'shut'}: Permission denied (from TMPDIR)")
+            assert (code, one_line(err)) == (
+                1,
+                f"{tmp_path / 'shut'}: can't be written to: Permission denied (from TMPDIR)",
+            )
         code, _, err = respool("demo", "--size=1MB", env=environment(TMPDIR=""))
         assert (code, err) == (0, "")
+
+    @pytest.mark.parametrize("command", [("demo", "--size=1MB"), ("bench", "handles", "--quick")])
+    def test_folder_in_which_nothing_can_be_made(self, command: tuple[str, ...]) -> None:
+        """A folder in which even who may do everything can make nothing isn't passed over for another one."""
+        code, out, err = respool(*command, env=environment(TMPDIR="/proc"))
+        assert (code, out) == (1, "")
+        assert re.fullmatch(r"/proc: can't be written to: .+ \(from TMPDIR\)", one_line(err))
 
     def test_no_room(self, tmp_path: Path) -> None:
         """A file for which there's no room is one line, with the folder and what is free, and 1; nothing is written."""

@@ -43,11 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="FILE",
-        type=some("a file"),
-        help="write the results to FILE, and as Markdown beside it",
+        type=_results_file,
+        help="write the results to FILE, and as Markdown beside it, with the suffix .md",
     )
     parser.add_argument(
-        "--plot", metavar="DIR", type=some("a folder"), help="draw the results into DIR, as SVG"
+        "--plot",
+        metavar="DIR",
+        type=some("a folder"),
+        help="draw the results into the folder DIR, as SVG; needs matplotlib",
     )
     parser.add_argument(
         "--quick",
@@ -59,16 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, show, and write what was asked for."""
     with Held():
+        from respool.cli._standard import tell
         from respool.cli.bench import _plot, _show
         from respool.cli.bench._measure import FULL, QUICK
         from respool.cli.progress import count_progress
 
     written = None if arguments.json is None else Path(arguments.json)
     plots = None if arguments.plot is None else Path(arguments.plot)
+    # Found out now, not after minutes of measuring.
     if plots is not None:
-        _plot.check_plotting()
+        _plot.check_plotting(plots)
     if written is not None:
-        # Found out now, not after minutes of measuring.
         _show.check_writable(written)
     effort = QUICK if arguments.quick else FULL
     results: list[Result] = []
@@ -77,13 +81,26 @@ def run(arguments: argparse.Namespace) -> int:
         with count_progress(f"bench {part}", bench.steps(effort)) as tick:
             results.append(bench.run(effort, tick))
         _show.show(results[-1])
+    files: list[Path] = []
     if written is not None:
         _show.write(results, written)
+        files += [written, _show.page_of(written)]
     if plots is not None:
         drawings = _plot.plot(results, plots)
+        files += drawings.values()
         if written is not None:
             _show.write(results, written, drawings)  # once more, with the drawings in it
+    if files:
+        tell(f"Written: {', '.join(map(str, files))}")
     return 0
+
+
+def _results_file(text: str) -> str:
+    if not text or text.endswith(".md"):
+        raise argparse.ArgumentTypeError(
+            f"must be a file, and none with the suffix .md, as the Markdown beside it has, not {text!r}"
+        )
+    return text
 
 
 def _name(text: str) -> str:

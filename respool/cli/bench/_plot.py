@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
+from respool.cli._output import check_folder
 from respool.cli.bench._peers import load
 from respool.cli.bench._results import Amounts, Bars, Curves, Sharing
 
@@ -19,14 +20,16 @@ _WIDTH = 13  # inches
 _COLOURS = {"floor": "0.6", "respool": "tab:blue", "peer": "tab:orange"}
 
 
-def check_plotting() -> None:
-    """Fail at once where nothing could be drawn."""
+def check_plotting(directory: Path | None = None) -> None:
+    """Fail at once where nothing could be drawn, or the drawings have no place to go."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("--plot needs matplotlib: pip install matplotlib", name="matplotlib")
+    if directory is not None:
+        check_folder(str(directory))
 
 
 def plot(results: Sequence[Result], directory: Path) -> dict[str, Path]:
-    """Draw each result into ``<directory>/<bench>-<Python's version>.svg``.
+    """Draw each result into ``<directory>/<bench>-<Python's version>.svg``, in a folder that is there.
 
     Returns
     -------
@@ -34,7 +37,6 @@ def plot(results: Sequence[Result], directory: Path) -> dict[str, Path]:
         The files, by the results' names.
     """
     figure_class = load("matplotlib.figure").Figure
-    directory.mkdir(parents=True, exist_ok=True)
     version = ".".join(map(str, sys.version_info[:2]))
     drawn: dict[str, Path] = {}
     for result in results:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from respool.cli._output import check_output, output
 from respool.cli._standard import tell
 from respool.cli.bench._machine import describe
 from respool.cli.progress import table
@@ -39,28 +39,35 @@ def show(result: Result) -> None:
     tell("\n\n".join(tables) + "\n")
 
 
+def page_of(path: Path) -> Path:
+    """Return where the Markdown goes: beside the JSON, with the suffix ``.md``."""
+    return path.with_suffix(".md")
+
+
 def write(results: Sequence[Result], path: Path, drawings: Mapping[str, Path] | None = None) -> None:
-    """Write results as JSON to `path`, and as Markdown beside it, with the suffix ``.md``.
+    """Write results as JSON to `path`, and as Markdown beside it.
 
     `drawings` are the files that show results, by the result's name; the Markdown shows them.
     """
     data = {"results": [_as_dict(result) for result in results]}
-    path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+    _write_text(path, json.dumps(data, indent=2) + "\n")
     pages: list[str] = []
     for result in results:
         drawing = (drawings or {}).get(result.name)
         picture = None if drawing is None else os.path.relpath(drawing, path.parent)
         pages.append(_markdown(result, picture))
-    path.with_suffix(".md").write_text("\n".join(pages), "utf-8")
+    _write_text(page_of(path), "\n".join(pages))
 
 
 def check_writable(path: Path) -> None:
-    """Fail at once where nothing could be written; make the folder if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    """Fail at once where `write` would fail; nothing is made, and no folder either."""
+    check_output(str(path))
+    check_output(str(page_of(path)))
+
+
+def _write_text(path: Path, text: str) -> None:
+    with output(str(path)) as sink:
+        sink.write(memoryview(text.encode()))
 
 
 def _cells(section: Section, result: Result) -> list[tuple[str, ...]]:
