@@ -29,6 +29,7 @@ _UNITS: Final = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
 _UNITS_TOLD: Final = "units are kB, MB, GB and TB, of 1000, and KiB, MiB, GiB and TiB, of 1024"
+_SIZES_TOLD: Final = f'a size like 4194304 or "4MiB" ({_UNITS_TOLD})'
 _SIZE: Final = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)[ ]?([A-Za-z]{0,3})\Z")
 _COUNT: Final = re.compile(r"[0-9]{1,30}\Z")
 #: Seconds: 31 years.
@@ -37,7 +38,7 @@ _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
 
-def parse_size(what: str, value: object, *, least: int = 1) -> int:
+def parse_size(what: str, value: object, *, least: int = 1, others: str = "") -> int:
     """Return a number of bytes given as an int or as text like ``"4MiB"``, ``"1.5 GB"`` or ``"4096"``.
 
     Parameters
@@ -48,6 +49,8 @@ def parse_size(what: str, value: object, *, least: int = 1) -> int:
         kB, MB, GB and TB are powers of 1000, KiB, MiB, GiB and TiB powers of 1024, in any case.
     least : int
         The smallest that makes sense.
+    others : str
+        What else the caller lets pass, for messages: ``", or None"``.
 
     Raises
     ------
@@ -60,15 +63,18 @@ def parse_size(what: str, value: object, *, least: int = 1) -> int:
         match = _SIZE.match(value.strip())
         factor = None if match is None else _UNITS.get(match[2].lower())
         if match is None or factor is None:
-            raise ValueError(f'{what} must be a size like 4194304 or "4MiB" ({_UNITS_TOLD}), not {value!r}')
+            raise ValueError(f"{what} must be {_SIZES_TOLD}{others}, not {value!r}")
         exact = Fraction(match[1]) * factor
         if exact.denominator != 1:
             raise ValueError(f"{what}={value!r} is no whole number of bytes")
         number = int(exact)
     else:
-        number = checked_int(what, value)
+        try:
+            number = checked_int(what, value)
+        except TypeError:
+            raise TypeError(f"{what} must be {_SIZES_TOLD}{others}, not {value!r}") from None
     if number < least:
-        raise ValueError(f"{what} must be {least} or more, not {value!r}")
+        raise ValueError(f"{what} must be {least} or more{others}, not {value!r}")
     return _possible(what, number)
 
 
@@ -81,7 +87,7 @@ def _possible(what: str, number: int) -> int:
 def whole_number(what: str, text: str) -> int:
     """Return the whole number that a text is."""
     if _COUNT.match(text.strip()) is None:
-        raise ValueError(f"{what} must be a whole number, not {text!r}")
+        raise ValueError(f"{what} must be a whole number, 1 or more, not {text!r}")
     return int(text)
 
 
@@ -103,40 +109,66 @@ def parse_seconds(what: str, value: object) -> float | None:
     ValueError
         It's negative or NaN.
     """
+    return _seconds(what, value, "seconds, 0 or more, or None")
+
+
+def _seconds(what: str, value: object, rule: str) -> float | None:
+    """Do the same with the caller's own rule in the errors, which goes further."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} must be seconds or None, not {value!r}")
+        raise TypeError(f"{what} must be {rule}, not {value!r}")
     if math.isnan(value) or value < 0:
-        raise ValueError(f"{what} must be 0 or more seconds, not {value!r}")
+        raise ValueError(f"{what} must be {rule}, not {value!r}")
     # Clocks and system calls overflow at different places beyond it.
     return None if value >= _FOREVER else float(value)
 
 
-def number_or_none(what: str, text: str) -> float | None:
+_READING: Final = "seconds, more than 0, or None for no limit"
+_CONNECTING: Final = f"seconds, more than 0 and less than {_FOREVER:g}"
+
+
+def read_time(what: str, text: str) -> float | None:
     """Return the number of seconds that a text is; None for ``none``."""
-    if text.strip().lower() == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{what} must be a number of seconds, not {text!r}") from None
+    return None if _is_none(text) else _number(what, text, _READING)
 
 
 def read_seconds(what: str, value: object) -> float | None:
     """Check the time that every read has; 0 would be no time for any."""
-    seconds = parse_seconds(what, value)
+    seconds = _seconds(what, value, _READING)
     if seconds == 0:
-        raise ValueError(f"{what} must be more than 0 seconds, or None for no limit, not {value!r}")
+        raise ValueError(f"{what} must be {_READING}, not {value!r}")
     return seconds
+
+
+def connect_time(what: str, text: str) -> float:
+    """Return the number of seconds that a text is."""
+    return _number(what, text, _CONNECTING)
 
 
 def connect_seconds(what: str, value: object) -> float:
     """Check the time for making a connection: libcurl knows none without an end."""
-    seconds = parse_seconds(what, value)
+    seconds = _seconds(what, value, _CONNECTING)
     if not seconds:
-        raise ValueError(f"{what} must be more than 0 and less than {_FOREVER:g} seconds, not {value!r}")
+        raise ValueError(f"{what} must be {_CONNECTING}, not {value!r}")
     return seconds
+
+
+def _number(what: str, text: str, rule: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{what} must be {rule}, not {text!r}") from None
+
+
+def _is_none(text: str) -> bool:
+    return text.strip().lower() == "none"
+
+
+def text_or_none(what: str, text: str) -> str | None:
+    """Return a text as it is; None for ``none``."""
+    del what
+    return None if _is_none(text) else text
 
 
 def size(what: str, value: object) -> int:
@@ -146,23 +178,21 @@ def size(what: str, value: object) -> int:
 
 def optional_size(what: str, value: object) -> int | None:
     """Check a number of bytes, or None."""
-    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
-        return None
-    return parse_size(what, value)
+    return None if value is None else parse_size(what, value, others=", or None")
 
 
 def speed(what: str, value: object) -> int | None:
     """Check a number of bytes a second, or None."""
-    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
+    if value is None:
         return None
     # 0 says the same as None, as in libcurl.
-    return parse_size(what, value, least=0) or None
+    return parse_size(what, value, least=0, others=", or None") or None
 
 
 def yes_or_no(what: str, text: str) -> bool:
     """Return the truth value that a text is."""
     if text.strip().lower() not in _TRUE | _FALSE:
-        raise ValueError(f"{what} must be true or false, not {text!r}")
+        raise ValueError(f"{what} must be true or false (or yes or no, on or off, 1 or 0), not {text!r}")
     return text.strip().lower() in _TRUE
 
 
@@ -186,9 +216,9 @@ def ca_bundle(what: str, value: Any) -> str | None:  # noqa: ANN401 - whatever w
         return None
     path: Any = value.__fspath__() if hasattr(value, "__fspath__") else value
     if not isinstance(path, str):
-        raise TypeError(f"{what} must be a path, not {value!r}")
+        raise TypeError(f"{what} must be a path, or None, not {value!r}")
     if not path or "\0" in path:
-        raise ValueError(f"{what} must be a path, not {value!r}")
+        raise ValueError(f"{what} must be a path, or None, not {value!r}")
     try:
         is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
     except OSError as error:
@@ -206,7 +236,7 @@ def proxy(what: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be a URL, not {type(value).__name__}")
+        raise TypeError(f'{what} must be a URL, "" or None, not {type(value).__name__}')
     try:
         split_proxy(value)
     except ValueError as error:  # its text shows no secret

@@ -49,10 +49,10 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "concurrency": _Setting(checks.count, 16, checks.whole_number),
     "per_origin": _Setting(checks.count, 8, checks.whole_number),
     "buffer_size": _Setting(checks.size, 4 << 20),
-    "max_bytes": _Setting(checks.optional_size, None),
-    "connect_timeout": _Setting(checks.connect_seconds, 10.0, checks.number_or_none),
-    "timeout": _Setting(checks.read_seconds, None, checks.number_or_none),
-    "low_speed": _Setting(checks.speed, 1024),
+    "max_bytes": _Setting(checks.optional_size, None, checks.text_or_none),
+    "connect_timeout": _Setting(checks.connect_seconds, 10.0, checks.connect_time),
+    "timeout": _Setting(checks.read_seconds, None, checks.read_time),
+    "low_speed": _Setting(checks.speed, 1024, checks.text_or_none),
     "allocator": _Setting(checks.allocator, "auto"),
     "allow_full_response": _Setting(checks.flag, False, checks.yes_or_no),  # noqa: FBT003 - its default
     "allow_downgrade": _Setting(checks.flag, False, checks.yes_or_no),  # noqa: FBT003 - its default
@@ -107,8 +107,9 @@ class Config:
     ------
     TypeError, ValueError
         A value that makes no sense; the text names the argument or the variable.  Text
-        stands for a number of bytes; other numbers and truth values are given as text in
-        the environment only.
+        stands for a number of bytes; other numbers, truth values (true or false, yes or no,
+        on or off, 1 or 0, in any case) and ``none`` for None are given as text in the
+        environment only.
 
     Notes
     -----

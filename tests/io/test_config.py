@@ -102,6 +102,8 @@ def test_fractions_of_units() -> None:
         ("allocator", None, ValueError),
         ("allow_full_response", "yes", TypeError),
         ("allow_full_response", 1, TypeError),
+        ("max_bytes", "none", ValueError),
+        ("low_speed", "none", ValueError),
         ("ca_bundle", "", ValueError),
         ("ca_bundle", "a\0b", ValueError),
         ("ca_bundle", b"x", TypeError),
@@ -138,8 +140,10 @@ def test_bad_values(name: str, value: object, error: type[Exception]) -> None:
         ("low_speed", "0", None),
         ("low_speed", "10kB", 10_000),
         ("allocator", "host", "host"),
-        ("allow_full_response", "Yes", True),
-        ("allow_downgrade", "0", False),
+        ("low_speed", "none", None),
+        ("max_bytes", " None ", None),
+        *(("allow_full_response", text, True) for text in ("1", "true", "TRUE", "Yes", " yes ", "on")),
+        *(("allow_downgrade", text, False) for text in ("0", "false", "False", "no", "NO", "off")),
         ("ca_bundle", __file__, __file__),
         ("proxy", "", ""),
         ("proxy", "http://p:1", "http://p:1"),
@@ -186,12 +190,66 @@ def test_bad_texts(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> Non
         Config()
 
 
-def test_no_time_for_any_read() -> None:
-    """R47: a timeout of 0, with which every read would fail, is refused with what to give instead."""
-    with pytest.raises(
-        ValueError, match=r"^timeout must be more than 0 seconds, or None for no limit, not 0$"
-    ):
-        Config(timeout=0)
+SIZE = r'a size like 4194304 or "4MiB" \(units are kB, MB, GB and TB, of 1000, and KiB, MiB, GiB and TiB, of 1024\)'
+TIME = "seconds, more than 0, or None for no limit"
+CONNECTING = r"seconds, more than 0 and less than 1e\+09"
+FLAG = r"true or false \(or yes or no, on or off, 1 or 0\)"
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "values"),
+    [
+        ("task_size", SIZE, ["x", "-1", 1.5, True, None, b"x"]),
+        ("task_size", "1 or more", [0, -1, "0"]),
+        ("buffer_size", SIZE, ["none", None]),
+        ("max_bytes", f"{SIZE}, or None", ["none", "-1", 1.5, False]),
+        ("low_speed", f"{SIZE}, or None", ["none", "x", math.inf]),
+        ("low_speed", "0 or more, or None", [-1]),
+        ("max_bytes", "1 or more, or None", [-1, "0"]),
+        ("concurrency", "an int", ["1", 1.5, None]),
+        ("per_origin", "1 or more", [0, -1]),
+        ("timeout", TIME, [0, -1, -0.5, math.nan, True, "1", "none", b"1"]),
+        ("connect_timeout", CONNECTING, [0, -1, math.nan, math.inf, 1e9, None, True, "1"]),
+        ("allow_full_response", "True or False", [1, "true", None]),
+        ("allocator", '"auto", "host" or "page"', ["none", None, 1]),
+        ("ca_bundle", "a path, or None", [1, b"x", ""]),
+        ("proxy", 'a URL, "" or None', [1, b"x"]),
+    ],
+)
+def test_one_rule_whatever_is_wrong(name: str, rule: str, values: list[Any]) -> None:
+    """R47: a setting's error tells the whole rule, and the same one whichever part of it a value breaks."""
+    for value in values:
+        with pytest.raises((TypeError, ValueError), match=rf"^{name} must be {rule}, not "):
+            Config(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "texts"),
+    [
+        ("concurrency", "a whole number, 1 or more", ["-1", "x", "1.5", "none"]),
+        ("timeout", TIME, ["0", "-1", "nan", "soon"]),
+        ("connect_timeout", CONNECTING, ["0", "-1", "nan", "inf", "none", "soon"]),
+        ("max_bytes", f"{SIZE}, or None", ["-1", "x"]),
+        ("allow_downgrade", FLAG, ["2", "maybe", "none", "-1", "t"]),
+    ],
+)
+def test_one_rule_for_variables(
+    monkeypatch: pytest.MonkeyPatch, name: str, rule: str, texts: list[str]
+) -> None:
+    """R47: the same for what a variable says, with what stands for a truth value there."""
+    for text in texts:
+        monkeypatch.setenv(f"RESPOOL_{name.upper()}", text)
+        with pytest.raises(ValueError, match=rf"^RESPOOL_{name.upper()} must be {rule}, not "):
+            Config()
+
+
+def test_one_rule_for_the_time_of_a_call() -> None:
+    """R32: so is the limit of one call, for which 0 is none too little."""
+    for value in (-1, math.nan, True, "1"):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"^timeout must be seconds, 0 or more, or None, not "
+        ):
+            parse_seconds("timeout", value)
 
 
 def test_certificates_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
