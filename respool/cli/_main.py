@@ -103,10 +103,21 @@ class _Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
 
+class _CommandParser(_Parser):
+    """Of one command, which tells all that's wrong with its arguments, and names its own help for it."""
+
+    def parse_known_args(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - handed on; it has several forms
+        found, rest = super().parse_known_args(*args, **options)
+        # Left to the caller, they'd be an error of the parser of all commands.
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="respool", description="Pooled reading of remote and local files.")
     parser.add_argument("--version", action="version", version=f"respool {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_CommandParser)
     for name, summary in _COMMANDS.items():
         module = importlib.import_module(f"respool.cli.{name}")
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")

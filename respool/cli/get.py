@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.epilog = (
         "Settings of the reader are taken from the environment: RESPOOL_TIMEOUT=3, say, gives 3 seconds to the question "
-        "for the size and to each block of 4 MiB, RESPOOL_PROXY and RESPOOL_CA_BUNDLE say what their names do."
+        "for the size and to each block of 4 MiB, RESPOOL_PROXY and RESPOOL_CA_BUNDLE say what their names do. "
+        "RESPOOL_ALLOW_FULL_RESPONSE=true reads larger files from servers that know no ranges, too, such as Python's "
+        "http.server: each block of 4 MiB then downloads the file from its beginning."
     )
     parser.add_argument(
         "source",
@@ -80,7 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def meant(source: str) -> str | None:
-    """Return the URL that was probably meant by one without its scheme, or None where a path was."""
+    """Return the URL that was probably meant by one without all of its scheme, or None where a path was."""
+    from respool.io._open import missing_slashes
+
+    slipped = missing_slashes(source)
+    if slipped is not None:
+        return slipped
     match = _ADDRESS.match(source)
     if match is None:
         return None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from respool.io.session import Session
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+#: A scheme with one slash: of a file URL that's a form of its RFC, of the others a slip.
+_ONE_SLASH: Final = re.compile(r"(file|https?):/(?=[^/])", re.IGNORECASE)
 
 
 def open(  # noqa: A001 - the contract's name, to be called as respool.io.open
@@ -103,7 +105,24 @@ def open_with(
             raise ValueError(f"{name} is for remote files, not for {path!r}")
     from respool.io.local import LocalFile
 
-    return LocalFile(session, path)
+    try:
+        return LocalFile(session, path)
+    except FileNotFoundError as error:
+        url_meant = missing_slashes(url)
+        if url_meant is not None:
+            error.add_note(
+                f"taken for a path, as a URL has :// behind its scheme; did you mean {redact(url_meant)}?"
+            )
+        raise
+
+
+def missing_slashes(url: str | os.PathLike[str]) -> str | None:
+    """Return the URL that was probably meant by a text that is one but for a slash or two, or None."""
+    slipped = _ONE_SLASH.match(url) if isinstance(url, str) else None
+    if slipped is None:
+        return None
+    scheme = slipped[1].lower()
+    return f"{scheme}:{'///' if scheme == 'file' else '//'}{slipped.string[slipped.end() :]}"
 
 
 def _local_path(url: str | os.PathLike[str]) -> str | None:

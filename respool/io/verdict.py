@@ -229,7 +229,8 @@ def _judge_full(  # noqa: PLR0911 - a list of checks, each with its answer
         return _refuse(
             head,
             "the server ignored the range and sends a whole object (status 200), which only allow_full_response="
-            "True (or RESPOOL_ALLOW_FULL_RESPONSE=true in the environment) accepts",
+            "True (or RESPOOL_ALLOW_FULL_RESPONSE=true in the environment) accepts; each block then downloads the "
+            "object from its beginning",
         )
     if head.all("content-range"):
         return _refuse(head, "a whole object (status 200) with a Content-Range")

@@ -244,6 +244,23 @@ class TestUsage:
         assert (code, out) == (2, "")
         assert "--help" in one_line(err)
 
+    @pytest.mark.parametrize(
+        ("arguments", "rest"),
+        [
+            (("demo", "5"), "5"),
+            (("get", "a", "b", "c"), "b c"),
+            (("get", "x", "-q"), "-q"),
+            (("bench", "pool", "--busy"), "--busy"),
+        ],
+    )
+    def test_what_is_too_much(
+        self, arguments: tuple[str, ...], rest: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Arguments too many are told with the help of the command that doesn't take them."""
+        assert main(arguments) == 2
+        told = f"unrecognized arguments: {rest} (see `respool {arguments[0]} --help`)"
+        assert one_line(capsys.readouterr().err) == told
+
     def test_every_value_says_what_is_allowed(self, capsys: pytest.CaptureFixture[str]) -> None:
         """A bad value of any argument of any command is told with the argument's name and what may be there."""
         tried = []
@@ -281,6 +298,7 @@ class TestUsage:
         """What has no option of its own is found in the help of `get`: settings come from the environment."""
         out = " ".join(respool("get", "--help").out.split())
         assert "RESPOOL_TIMEOUT=3" in out
+        assert re.search("RESPOOL_ALLOW_FULL_RESPONSE=true .* downloads the file from its beginning", out)
 
     def test_version(self) -> None:
         """--version tells the package's."""

@@ -76,6 +76,14 @@ class TestForgottenScheme:
             ("2026-01-01T10:30:00.log", None),
             ("ftp://a.b/c", None),
             ("", None),
+            ("file:/a/b.bin", "file:///a/b.bin"),
+            ("FILE:/a", "file:///a"),
+            ("file:a/b", None),
+            ("http:/host/x", "http://host/x"),
+            ("https:/host:1/x?y", "https://host:1/x?y"),
+            ("HTTPS:/host/x", "https://host/x"),
+            ("http:host/x", None),
+            ("http:/", None),
         ],
     )
     def test_what_is_meant(self, source: str, address: str | None) -> None:
@@ -89,6 +97,17 @@ class TestForgottenScheme:
         assert re.fullmatch(
             r"no such file here; did you mean http://127\.0\.0\.1:8000/x\?sig=[^5]*\?", one_line(err)
         )
+
+    def test_asked_where_a_slash_is_missing(self, tmp_path: Path) -> None:
+        """So it does where the scheme lacks slashes: a file URL with one is a URL by its RFC, and a path here."""
+        code, out, err = respool("get", "file:/a/b", cwd=tmp_path)
+        assert (code, out, one_line(err)) == (1, "", "no such file here; did you mean file:///a/b?")
+        code, out, err = respool("get", "http:/user:5ecret@host/x", cwd=tmp_path)
+        assert (code, out) == (1, "")
+        assert re.fullmatch(r"no such file here; did you mean http://[^5]*host/x\?", one_line(err))
+        (tmp_path / "file:").mkdir()
+        code, out, err = respool("get", "file:/b", cwd=tmp_path)
+        assert (code, out, one_line(err)) == (1, "", f"{tmp_path}/file:/b: No such file or directory")
 
     def test_there_is_such_a_folder(self, tmp_path: Path) -> None:
         """Where the folder is there, the path was meant."""

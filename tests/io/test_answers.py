@@ -46,6 +46,7 @@ def test_whole_object_instead_of_range(
     error = refuse(serve, session, lie, offset=offset)
     assert isinstance(error, RangeIntegrityError)
     assert "status 200" in str(error)
+    assert "accepts; each block then downloads the object from its beginning" in str(error)
     assert "RESPOOL_ALLOW_FULL_RESPONSE=true" in str(error)
 
 

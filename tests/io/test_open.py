@@ -311,3 +311,19 @@ def test_closed_files(serve: Callable[..., RangeServer], session: Session) -> No
             call()
     # The reader's own end has nothing to do with the file's.
     reader.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "meant"),
+    [("file:/none/x", "file:///none/x"), ("http:/host/x", "http://host/x"), ("HTTPS:/h/x", "https://h/x")],
+)
+def test_a_missing_slash_is_told(session: Session, address: str, meant: str) -> None:
+    """What lacks a slash to be a URL is a path; where there's none of that name, the error's note asks for the URL."""
+    with pytest.raises(FileNotFoundError) as caught:
+        session.open(address)
+    assert caught.value.__notes__ == [
+        f"taken for a path, as a URL has :// behind its scheme; did you mean {meant}?"
+    ]
+    with pytest.raises(FileNotFoundError) as caught:
+        session.open("none/x")
+    assert not hasattr(caught.value, "__notes__")
