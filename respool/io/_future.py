@@ -10,8 +10,12 @@ import math
 import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from respool.errors import LeaseLostError
+from respool.io._fork import renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -22,6 +26,7 @@ R = TypeVar("R")
 
 #: Seconds between looking up from a wait, for signals.
 _LOOK_UP: Final = 0.2
+_ENDED: Final = frozenset({CANCELLED_AND_NOTIFIED, FINISHED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,10 @@ class Tally:
             if not self._now.seconds:
                 self._now = _with_seconds(self._now, time.monotonic() - self._began)
 
+    def after_fork(self) -> None:
+        """Begin anew in a child, where the lock may be held by a thread that's gone."""
+        self._lock = threading.Lock()
+
     def snapshot(self) -> ReadStats:
         """Return the stats of now."""
         with self._lock:
@@ -134,6 +143,9 @@ class ReadFuture(Awaited[int]):
     It's pending until the read is over.  Once it's settled, in whatever way, nothing writes
     to the destination any more, and the destination may be resized or freed.
 
+    In a forked child a read that was under way in the parent is over: `result` raises
+    `respool.LeaseLostError`, and what was to be called at its end is called in the parent alone.
+
     Not to be made by users; `File.pread` returns it.
     """
 
@@ -143,6 +155,22 @@ class ReadFuture(Awaited[int]):
         super().__init__()
         self._tally = tally
         self._operation: Operation[Any, Any] | None = None
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Be over in a child: who would settle it is a thread of the parent's, which may also hold its lock."""
+        self._tally.after_fork()
+        self._condition = threading.Condition()
+        # By hand, as the proper way would call back whoever is to be called, and that's the parent's business.
+        if self._state == CANCELLED:
+            self._state = CANCELLED_AND_NOTIFIED  # or whoever waits for several would wait for this one
+        elif self._state not in _ENDED:
+            self._exception = LeaseLostError(
+                "this read was under way when the process forked: it is the parent's, and never ends here"
+            )
+            self._state = FINISHED
+            # Nothing to be cancelled; but kept, as letting go could run anyone's finalisers here.
+            self._inherited, self._operation = self._operation, None
 
     def _attach(self, operation: Operation[Any, Any]) -> None:
         """Take on what cancelling is to stop, until it's over."""
