@@ -36,12 +36,13 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check the package and the typing test by mypy --strict for each Python and by basedpyright."""
+    """Check the package and the typing test by mypy --strict for each Python and by basedpyright, and the manual's code."""
     session.install(*group("types", "test"), "--editable", ".[all]")
     for version in PYTHONS:
         session.run("mypy", "--python-version", version)
     # Named, since basedpyright prefers a `.venv` beside pyproject.toml, and the one of scripts/test has no stubs.
     session.run("basedpyright", "--pythonpath", str(Path(session.bin) / "python"))
+    session.run("python", "-m", "pytest", "tests/test_manual_types.py")
 
 
 @nox.session

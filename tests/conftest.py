@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
     (r"needs (C?Python|Python) 3\.1[23]", "the same tests run on that version in another step of CI"),
     (r"needs the packages of the group docs", "the session `docs` of noxfile.py runs it"),
+    (r"needs the packages of the group types", "the session `types` of noxfile.py runs it"),
     (
         r"needs the interpreter lock: \S",
         "all Pythons of CI but the one of the session `free_threaded` have it",

@@ -69,7 +69,7 @@ def test_reading_runs(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("page", "least", "most"),
-    [("deferred", 5, None), ("handles", 4, 4), ("stock", 6, None), ("lifetimes", 3, 3)],
+    [("deferred", 5, None), ("handles", 4, 4), ("stock", 6, None), ("lifetimes", 3, 3), ("buffers", 7, None)],
 )
 def test_pages_run(url: str, page: str, least: int, most: int | None) -> None:
     """The code of these pages runs; its assertions hold, and none of it has gone from there."""
