@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from respool.cli.__main__ import main
-from respool.cli.bench import uncontended
+from respool.cli.bench import _peers, handles, uncontended
 
 from .commands import names, one_line, respool
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class TestUsage:
@@ -40,6 +41,37 @@ class TestUsage:
         """Anything else is wrong usage too."""
         code, out, err = respool("bench", *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+class TestHelp:
+    """What is compared, and what is to be installed for it."""
+
+    @pytest.fixture
+    def told(self, capsys: pytest.CaptureFixture[str]) -> str:
+        """The help, on one line, as a shell reads it."""
+        assert main(["bench", "--help"]) == 0
+        return " ".join(capsys.readouterr().out.replace("\\\n", " ").split())
+
+    def test_names_all_that_is_compared(self, told: str) -> None:
+        """Every package whose figures a bench has is named, under its bench."""
+        pool, found, handles_part = told.partition("handles measures")
+        assert found
+        assert [name for name in _peers.PACKAGES if name not in pool.partition("pool measures")[2]] == []
+        assert [name for name in handles.PACKAGES if name not in handles_part] == []
+
+    def test_says_what_to_install(self, told: str) -> None:
+        """One line installs all of it; the group `bench` of pyproject.toml is the same list, and so is the manual's."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+        wanted = {re.split(r"[>=]", text)[0] for text in project["dependency-groups"]["bench"]}
+        manual = " ".join((ROOT / "docs" / "command-line.md").read_text("utf-8").split())
+        for text in (told, manual):
+            (line,) = re.findall(r"pip install ([^`]*connpool[^`]*urllib3)(?:`|$)", text)
+            assert {word.strip("'") for word in line.split()} == wanted
+
+    def test_commands(self, told: str) -> None:
+        """So is what a bench runs."""
+        assert "openssl" in told
+        assert "matplotlib" in told
 
 
 class TestWhereResultsGo:

@@ -27,12 +27,32 @@ _MODULES = {
     **PARTS,
     **{f"{name}:{part}": (part,) for name, parts in PARTS.items() for part in parts if part != name},
 }
+_HELP = """\
+pool measures what it costs to take and give back a resource, alone and among
+threads, how fairly waiters are served, and what grows with size; beside
+queue.LifoQueue and the pools of connpool, cuttlepool,
+generic-connection-pool, psycopg-pool, redis, sqlalchemy and urllib3.
+
+handles measures small objects over TLS from a server of its own; beside bare
+pycurl, requests, httpx and urllib3. It needs the extra `curl`, and the
+command openssl.
+
+What isn't installed is left out, and listed as not measured. This installs
+all of it, and matplotlib for --plot:
+
+  pip install connpool cuttlepool generic-connection-pool httpx matplotlib \\
+      psycopg-pool 'psycopg[binary]' redis requests sqlalchemy urllib3
+"""
 #: Named in the plan of the command line, and not there yet.
 _LATER = ("events", "buffers", "read")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
+    parser.epilog = _HELP
+    parser.formatter_class = (
+        argparse.RawDescriptionHelpFormatter
+    )  # a command is no prose, to be broken anywhere
     parser.add_argument(
         "names",
         metavar="NAME",
