@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import sys
 
-from respool.cli._interrupts import Held
+from respool.cli._interrupts import INTERRUPTED, Held, Interrupts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what type checkers understand, without loading typing
     from collections.abc import Sequence
-
-_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,23 +28,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    interrupts = Interrupts()
     try:
+        interrupts.begin()
         with Held():
             from respool.cli._main import run
 
-        return run(argv)
+        code = run(argv)
     except KeyboardInterrupt:
-        _say_interrupted()
-        return _INTERRUPTED
-
-
-def _say_interrupted() -> None:
-    # Without a stderr there's none to be told, and without one that works neither.
-    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] - it is where 2 was closed
-        try:
-            print("respool: interrupted", file=sys.stderr, flush=True)
-        except OSError:
-            pass  # the exit code tells
+        interrupts.tell()
+        code = INTERRUPTED
+    # Without arguments of its own it's the process's command, after which there's nothing.
+    interrupts.end(for_good=argv is None)
+    return code
 
 
 if __name__ == "__main__":

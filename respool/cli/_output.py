@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from respool.cli._interrupts import LeftOver
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -74,7 +76,8 @@ def output(name: str | None) -> Generator[Sink]:
         target = Path(os.path.realpath(name))
         mode = _mode(target, name)
         if mode is None or stat.S_ISREG(mode):
-            with _replacing(target, name, mode) as sink:
+            temporary = target.with_name(f".respool-{secrets.token_hex(8)}.part")
+            with LeftOver(temporary), _replacing(target, temporary, name, mode) as sink:
                 yield sink
         else:
             # A directory fails here, as it should.  Never a rename onto /dev/null.
@@ -142,8 +145,7 @@ def _mode(target: Path, name: str) -> int | None:
 
 
 @contextmanager
-def _replacing(target: Path, name: str, mode: int | None) -> Generator[Sink]:
-    temporary = target.with_name(f".respool-{secrets.token_hex(8)}.part")
+def _replacing(target: Path, temporary: Path, name: str, mode: int | None) -> Generator[Sink]:
     descriptor = -1
     try:
         # Opened inside the try: a signal between the two must not leave the file behind.

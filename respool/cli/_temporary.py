@@ -1,7 +1,8 @@
-"""The folder for temporary files.
+"""Temporary folders, and where they are.
 
-This module owns that it's the one that TMPDIR names, where that is set: Python's own `tempfile` takes another one in
-silence where it can't be used, which may be on a file system with less room or other readers.
+This module owns that they go in whatever way a command ends, SIGKILL apart, and that their place is the one that TMPDIR
+names, where that is set: Python's own `tempfile` takes another one in silence where it can't be used, which may be on a
+file system with less room or other readers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,22 @@ import errno
 import os
 import stat
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from respool.cli._interrupts import LeftOver
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@contextmanager
+def temporary_directory(prefix: str, folder: str) -> Generator[str]:
+    """Make a folder in another one, for the length of a block."""
+    directory = tempfile.TemporaryDirectory(prefix=prefix, dir=folder)
+    with LeftOver(directory.name), directory:
+        yield directory.name
 
 
 def temporary_folder() -> str:

@@ -11,14 +11,13 @@ import errno
 import hashlib
 import os
 import random
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.cli._arguments import size
 from respool.cli._child import python_server
 from respool.cli._interrupts import Held
-from respool.cli._temporary import temporary_folder
+from respool.cli._temporary import temporary_directory, temporary_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -51,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = temporary_folder()
     check_room(folder, arguments.size)
-    with tempfile.TemporaryDirectory(prefix="respool-demo-", dir=folder) as directory:
+    with temporary_directory("respool-demo-", folder) as directory:
         with byte_progress("generating", arguments.size) as advance:
             expected = generate(Path(directory, "demo.bin"), arguments.size, advance)
         # Directly, whatever proxy the environment names: a proxy can't reach this machine's loopback.

@@ -13,14 +13,13 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from respool.cli._child import python_server
-from respool.cli._temporary import temporary_folder
+from respool.cli._temporary import temporary_directory, temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -51,7 +50,7 @@ def tls_server() -> Generator[Serving]:
     OSError
         There is no openssl command, or the server doesn't start.
     """
-    with tempfile.TemporaryDirectory(prefix="respool-bench-", dir=temporary_folder()) as directory:
+    with temporary_directory("respool-bench-", temporary_folder()) as directory:
         certificate = _certificate(Path(directory))
         server = python_server("the TLS server to measure against", __name__, certificate)
         with _without_proxies(), server as port:
