@@ -171,6 +171,7 @@ class Booking(Engine):
         self.accounts.abandoned(record)
         silence(guard)
         self.drop_resource_locked(record, work)
+        work.rubbish.append(guard)  # with its `when`, which may be the last reference to it
         self.tidy_locked(record.row, work)
 
     def tidy_locked(self, lane: Lane, work: Work) -> None:

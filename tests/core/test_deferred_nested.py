@@ -240,3 +240,51 @@ def test_a_when_that_forgets_or_clears_its_key(make_pool: MakePool, factory: Fac
         assert when.misuse == []
         lease.discard()
     assert_quiet(pool, leased=0, idle=0)
+
+
+def clear(pool: ResourcePool[Any, Thing]) -> None:
+    """Clear, and ask."""
+    pool.clear()
+    pool.reap()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda pool: pool.forget("A"),
+        lambda pool: pool.reap(),
+        lambda pool: pool.lease("A", timeout=0).release(),
+        clear,
+        lambda pool: pool.close(),
+    ],
+    ids=["forget", "reap", "lease", "clear", "close"],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_end_of_a_when_runs_outside_locks(
+    make_pool: MakePool, end: Callable[[ResourcePool[Any, Thing]], object], count: int
+) -> None:
+    """G8: the last reference to a `when` is let go without the lock: its finaliser may use the pool."""
+    pool = make_pool(max_size=count)
+    seen: list[object] = []
+
+    class Last:
+        def __init__(self, *answers: bool) -> None:
+            self.answers = list(answers)
+
+        def __call__(self) -> bool:
+            return self.answers.pop() if self.answers else True
+
+        def __del__(self) -> None:
+            try:
+                seen.append(pool.stats().size)
+            except PoolReentrancyError as error:
+                seen.append(error)
+
+    for lease in [pool.lease("A") for _ in range(count)]:
+        lease.release(Last(False))
+        del lease
+    assert seen == []
+    end(pool)
+    pool.close()
+    assert len(seen) == count
+    assert all(isinstance(size, int) for size in seen), seen
