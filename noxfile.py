@@ -108,7 +108,8 @@ def mutants(session: nox.Session) -> None:
 def storm(session: nox.Session) -> None:
     """Storm a pool with more than 50,000 interrupts, all of whose uses go on meanwhile; CI's own storms are smaller."""
     session.install(*group("test"), "--editable", ".[all]")
-    storms = ["tests/core/test_stress.py", "tests/core/test_interrupt_storms.py", "--timeout=3600"]
+    files = ["test_stress.py", "test_interrupt_storms.py", "test_fork_in_handlers.py"]
+    storms = [*(f"tests/core/{file}" for file in files), "--timeout=3600"]
     session.run("python", "-m", "pytest", *storms, *session.posargs, env={"RESPOOL_STORM": "13000"})
 
 

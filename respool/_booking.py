@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from respool import _reaper
 from respool._engine import Engine
 from respool._hooks import ERROR
-from respool._rows import PARKED
-from respool._slot import LIMBO, PENDING, silence
+from respool._rows import PARKED, SERVED
+from respool._slot import CREATING, LIMBO, PENDING, silence
 from respool._work import (
     ABANDONED,
     CANCELLED,
@@ -30,7 +30,9 @@ from respool._work import (
 )
 
 if TYPE_CHECKING:
+    from respool._rows import Batch
     from respool._slot import Guard, Record
+    from respool._waiter import Waiter
     from respool._work import Lane, Work
 
 __all__ = ["Booking"]
@@ -55,7 +57,10 @@ class Booking(Engine):
             ledger.wait_seconds += seconds
             return
         about = getattr(subject, "record", subject)
-        if getattr(about, "phase", None) is LIMBO:  # its hook has forked, and this is the child
+        row = getattr(about, "row", None)  # None: it's about a row
+        if row is not None and (
+            row.dead or about.phase is LIMBO
+        ):  # from before a fork, and this is the child
             return
         if kind is RETURNED:
             record = subject.record
@@ -206,7 +211,7 @@ class Booking(Engine):
     def unregister(self, record: Record) -> None:
         """Take the resource of a record out of the register."""
         if self.by_id.get(id(record.resource)) is record:
-            del self.by_id[id(record.resource)]
+            self.by_id.pop(id(record.resource), None)  # a fork in between has emptied it
 
     def drop_resource_locked(self, record: Record, work: Work) -> None:
         """Make up for a destroy that was cut short before it let the resource go."""
@@ -214,3 +219,32 @@ class Booking(Engine):
             self.unregister(record)
             work.rubbish.append(record.resource)
             record.resource = None
+
+    # -- what was granted --------------------------------------------------------------------------------
+
+    def withdraw_locked(self, ticket: Waiter) -> None:
+        """Take a ticket out of line whatever it was given meanwhile: that goes on to the next."""
+        accounts = self.accounts
+        if ticket.record.row.dead:  # from before a fork
+            return
+        accounts.leave(ticket)
+        if ticket.state is SERVED:
+            guard = ticket.grant
+            if ticket.batch is not None:
+                pass  # below
+            elif guard is None:
+                accounts.unmade(ticket.record)
+            else:
+                ticket.grant = None
+                self.inbox.append([RETURNED, guard])
+        if ticket.batch is not None:  # it may have been given something before it was served
+            self.return_batch_locked(ticket.batch)
+        self.again = True  # those behind it are looked at again
+
+    def return_batch_locked(self, batch: Batch) -> None:
+        """Give back all that has been granted for a batch."""
+        while batch.grants:
+            self.inbox.append([RETURNED, batch.grants.pop()])
+        for record in batch.records:
+            if record.phase is CREATING and record.resource is None and not record.row.dead:
+                self.accounts.unmade(record)

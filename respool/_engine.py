@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from respool._accounting import Accounts
 from respool._free import FREE_THREADED
 from respool._keys import KeyTable
-from respool._rows import SERVED, SHUT, WAITING
-from respool._slot import CREATING, Bell, Guard, Record, guard_class
+from respool._rows import SHUT, WAITING
+from respool._slot import Bell, Guard, Record, guard_class
 from respool._waiter import FIRST_PAUSE, Closer, Sleeper, Waiter
-from respool._work import MARK, RETURNED, Work, trying
+from respool._work import MARK, Work, trying
 from respool.errors import PoolReentrancyError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from respool._destroyer import Destroyer
     from respool._hooks import Hooks
-    from respool._rows import Batch
     from respool._work import Lane
     from respool.limits import PoolLimits
 
@@ -171,7 +170,7 @@ class Engine(ABC):
     def under_lock(self, step: Callable[..., Any], *rest: Any) -> Any:  # noqa: ANN401 - passes on what `step` takes and gives
         """Run `step` under the lock, then look whether somebody came in vain meanwhile."""
         me = get_ident()
-        if self.owner == me:
+        if abs(self.owner) == me:
             raise PoolReentrancyError(
                 f"pool {self.name}: called from a finaliser or signal handler that interrupts this pool's own locked section"
             )
@@ -185,6 +184,8 @@ class Engine(ABC):
                     self.accounts.counted = False
                     raise
                 finally:
+                    if self.owner != me:
+                        self.begin_anew()
                     self.owner = 0
         finally:
             if self.again:
@@ -241,6 +242,8 @@ class Engine(ABC):
                     self.accounts.counted = False
                     raise
                 finally:
+                    if self.owner != me:
+                        self.begin_anew()
                     self.owner = 0
                     self.lock.release()
                 if not self.again:
@@ -256,6 +259,10 @@ class Engine(ABC):
     @abstractmethod
     def trim_locked(self, most: int, work: Work) -> None:
         """Condemn idle resources beyond `most`."""
+
+    @abstractmethod
+    def begin_anew(self) -> None:
+        """Start empty, in a child whose fork came in the middle of this section, which is why `owner` is negative."""
 
     @abstractmethod
     def finish_resizing_locked(self) -> None:
@@ -332,31 +339,6 @@ class Engine(ABC):
             self.gate.appendleft(MARK)
 
     # -- waiting ---------------------------------------------------------------------------------------
-
-    def withdraw_locked(self, ticket: Waiter) -> None:
-        """Take a ticket out of line whatever it was given meanwhile: that goes on to the next."""
-        accounts = self.accounts
-        accounts.leave(ticket)
-        if ticket.state is SERVED:
-            guard = ticket.grant
-            if ticket.batch is not None:
-                pass  # below
-            elif guard is None:
-                accounts.unmade(ticket.record)
-            else:
-                ticket.grant = None
-                self.inbox.append([RETURNED, guard])
-        if ticket.batch is not None:  # it may have been given something before it was served
-            self.return_batch_locked(ticket.batch)
-        self.again = True  # those behind it are looked at again
-
-    def return_batch_locked(self, batch: Batch) -> None:
-        """Give back all that has been granted for a batch."""
-        while batch.grants:
-            self.inbox.append([RETURNED, batch.grants.pop()])
-        for record in batch.records:
-            if record.phase is CREATING and record.resource is None and not record.row.dead:
-                self.accounts.unmade(record)
 
     def appoint_locked(self) -> None:
         """See that one of those who sleep hears the notes of lost guards; if nobody sleeps, the gate gets them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections import OrderedDict, deque
 from time import monotonic
 from types import MappingProxyType
@@ -266,6 +266,19 @@ class Core(Upkeep):
     # -- fork ------------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
+        """Start empty: now, or at the end of the locked section that this very thread is in, if its signal handler has forked.
+
+        That section goes on, on this process's copy of the books, which nobody else can see any more.
+        """
+        if self.owner == get_ident():
+            self.owner = -self.owner
+            return
+        self.begin_anew()
+        self.lock = allocate_lock()
+        self.try_lock = trying(self.lock)
+        self.owner = 0
+
+    def begin_anew(self) -> None:
         """Start empty.  What is inherited stays referenced for good, so that neither finalisers nor reused addresses do harm.
 
         Takes no lock, runs no code of the user and drops no reference.  The state may be that of any moment
@@ -321,9 +334,6 @@ class Core(Upkeep):
             if mark is not None:
                 _strand(mark)
         self.inherited.append(kept)
-        self.lock = allocate_lock()
-        self.try_lock = trying(self.lock)
-        self.owner = 0
         self.again = False
         if self.closed:
             self.gate.append(MARK)

@@ -201,8 +201,15 @@ class Queueing(Deferring):
             f"{self.limits} (this key's own limit: {row.cap})"
         )
 
-    def _park_locked(self, ticket: Waiter, work: Work, wait: bool) -> str:  # noqa: FBT001
+    def _park_locked(  # noqa: C901 - one list of what may come
+        self,
+        ticket: Waiter,
+        work: Work,
+        wait: bool,  # noqa: FBT001
+    ) -> str:
         accounts = self.accounts
+        if ticket.record.phase is LIMBO:
+            raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
         self.settle_locked(work)
         if ticket.state is not WAITING:
             return DECIDED

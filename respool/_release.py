@@ -84,6 +84,9 @@ class Releasing(Losses):
         assert hooks.reset is not None
         record.phase = RESETTING
         hooks.enter(record)
+        if record.phase is not RESETTING:  # a signal handler has forked, and this is the child
+            silence(guard)
+            return False
         try:
             hooks.reset(record.row.key, record.resource)
         except BaseException as error:
@@ -208,6 +211,9 @@ class Releasing(Losses):
     def destroy(self, guard: Guard, reason: str) -> None:
         """Destroy a resource that the caller holds, and give its room back."""
         record = guard.record
+        if record.row.dead:  # from before a fork
+            silence(guard)
+            return
         record.reason = reason
         record.phase = CONDEMNED
         self.inbox.append([GOING, record])
@@ -222,14 +228,14 @@ class Releasing(Losses):
             self.pump()
             raise
 
-    def _destroy(self, guard: Guard) -> None:
+    def _destroy(self, guard: Guard) -> None:  # noqa: C901 - one straight line, with what may strike in it
         """Run the destroy hook, and put into the inbox what came of it.  Raises only what is not an Exception."""
         record = guard.record
         hooks = self.hooks
         failure: BaseException | None = None
         booked = False
         # Look and take in one line: after an interrupt, a guard may be in two lists of what is to be destroyed.
-        if record.phase is not CONDEMNED:
+        if record.phase is not CONDEMNED or record.row.dead:
             return
         if record.lane is FORGOTTEN:  # its world has gone since it was condemned
             self._leave(guard, record, ABANDONED)
@@ -239,6 +245,8 @@ class Releasing(Losses):
             record.guard = None
             if hooks.destroy is not None:
                 hooks.enter(record)
+                if record.phase is not DESTROYING:  # a signal handler has forked, and this is the child
+                    return
                 try:
                     hooks.destroy(record.row.key, record.resource)
                 except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
