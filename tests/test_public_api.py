@@ -17,7 +17,10 @@ CORE = """
     PoolClosedError PoolError PoolExhaustedError PoolLimits PoolObserver PoolReentrancyError PoolStats PoolTimeoutError
     Quarantine ResourcePool __version__
 """
-BUFFERS = "Allocator Buffer BufferPool HostAllocator PageAlignedAllocator PinnedAllocator RegisteredAllocator"
+BUFFERS = """
+    Allocator Buffer BufferLease BufferLeaseGroup BufferPool HostAllocator PageAlignedAllocator PinnedAllocator
+    RegisteredAllocator
+"""
 CUDA = "CudaError CudaEvent CudaEventPool CudaUnavailableError NoContextError WrongContextError"
 CURL = "EasyHandlePool Origin"
 IO = """

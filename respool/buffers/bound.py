@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from respool.buffers._after import give_back_bare_after
+from respool.buffers.leases import NO_STREAM, check_stream, group_of, lease_of
 from respool.errors import PoolExhaustedError
 
 if TYPE_CHECKING:
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from respool.buffers._managed import Managed
     from respool.buffers._memory import Asked, BufferKind
     from respool.buffers.buffer import Buffer
-    from respool.group import LeaseGroup
-    from respool.lease import Lease
+    from respool.buffers.leases import BufferLease, BufferLeaseGroup
     from respool.stats import PoolStats
 
 
@@ -54,9 +55,10 @@ class BoundBufferPool:
         """The size that this is bound to, in bytes."""
         return self._bound()[0].nbytes
 
-    def lease(self, timeout: float | None = None) -> Lease[BufferKind, Buffer]:
+    def lease(self, timeout: float | None = None, *, stream: object = NO_STREAM) -> BufferLease:
         """Lease a buffer."""
         asked, pool = self._bound()
+        check_stream(stream)
         try:
             lease = (
                 pool.lease(timeout)
@@ -68,11 +70,12 @@ class BoundBufferPool:
         lease._record.resource._nbytes = asked.nbytes
         if not self._fixed and asked is not self._face._usual:
             self._face._catch_up(asked)
-        return lease
+        return lease_of(lease, stream)
 
-    def try_lease(self) -> Lease[BufferKind, Buffer] | None:
+    def try_lease(self, *, stream: object = NO_STREAM) -> BufferLease | None:
         """Lease a buffer if one can be had without waiting, else return None."""
         asked, pool = self._bound()
+        check_stream(stream)
         try:
             lease = (
                 pool.try_lease()
@@ -81,15 +84,19 @@ class BoundBufferPool:
             )
         except PoolExhaustedError as error:
             raise self._face._told(error, asked) from None
-        if lease is not None:
-            lease._record.resource._nbytes = asked.nbytes
-            if not self._fixed and asked is not self._face._usual:
-                self._face._catch_up(asked)
-        return lease
+        if lease is None:
+            return None
+        lease._record.resource._nbytes = asked.nbytes
+        if not self._fixed and asked is not self._face._usual:
+            self._face._catch_up(asked)
+        return lease_of(lease, stream)
 
-    def lease_many(self, n: int, timeout: float | None = None) -> LeaseGroup[BufferKind, Buffer]:
+    def lease_many(
+        self, n: int, timeout: float | None = None, *, stream: object = NO_STREAM
+    ) -> BufferLeaseGroup:
         """Lease several buffers at once: all of them or none."""
         asked, pool = self._bound()
+        check_stream(stream)
         try:
             group = (
                 pool.lease_many(n, timeout)
@@ -102,7 +109,7 @@ class BoundBufferPool:
             buffer._nbytes = asked.nbytes
         if not self._fixed and asked is not self._face._usual:
             self._face._catch_up(asked)
-        return group
+        return group_of(group, stream)
 
     def acquire(self, timeout: float | None = None) -> Buffer:
         """Take a bare buffer."""
@@ -140,6 +147,10 @@ class BoundBufferPool:
     def release(self, buffer: Buffer, when: Callable[[], object] | None = None) -> None:
         """Give a bare buffer back."""
         self._face._pool.release(buffer, when)
+
+    def release_after(self, buffer: Buffer, stream: object) -> None:
+        """Give a bare buffer back once all is done that a CUDA stream has been given so far."""
+        give_back_bare_after(self._face._pool, buffer, stream)
 
     def discard(self, buffer: Buffer) -> None:
         """Free a bare buffer instead of keeping it."""

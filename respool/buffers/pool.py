@@ -12,22 +12,28 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from respool.buffers._after import give_back_bare_after
 from respool.buffers._managed import Managed
 from respool.buffers._memory import Stock
 from respool.buffers._sizes import check_size
 from respool.buffers.bound import BoundBufferPool
 from respool.buffers.host import PageAlignedAllocator
+from respool.buffers.leases import (
+    NO_STREAM,
+    BufferLease,
+    BufferLeaseGroup,
+    check_stream,
+    group_of,
+    lease_of,
+)
 from respool.errors import PoolExhaustedError
 from respool.limits import PoolLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from respool.buffers._memory import BufferKind
     from respool.buffers.buffer import Buffer
     from respool.buffers.host import Allocator
-    from respool.group import LeaseGroup
-    from respool.lease import Lease
     from respool.observers import PoolObserver
 
 DEFAULT_BUFFER_SIZE = 4 << 20
@@ -163,7 +169,9 @@ class BufferPool(Managed):
         face._begin(self._pool, memory, memory.usual(size, self.limits.max_cost))
         return face
 
-    def lease(self, nbytes: int | None = None, timeout: float | None = None) -> Lease[BufferKind, Buffer]:
+    def lease(
+        self, nbytes: int | None = None, timeout: float | None = None, *, stream: object = NO_STREAM
+    ) -> BufferLease:
         """Lease a buffer: ``with pool.lease() as buffer:`` gives it back at the block's end.
 
         Parameters
@@ -172,10 +180,14 @@ class BufferPool(Managed):
             How many bytes, ≥ 1; `buffer_size` by default.
         timeout : float, optional
             Seconds to wait for room; None waits for ever, 0 doesn't wait.
+        stream : optional
+            A CUDA stream, as for `CudaEvent.record`: None or 0 for the legacy default stream, a handle, or what has
+            ``__cuda_stream__``.  Leaving the with-block, by an exception too, gives the buffer back after it, as
+            `BufferLease.release_after` does.  Should that fail while an exception leaves the block, it's a note of that.
 
         Returns
         -------
-        Lease
+        BufferLease
             It owns its `Buffer` until released, discarded or detached.  A detached buffer is
             the caller's for good: it's not freed through the allocator, but lives and dies
             with the references to it.
@@ -193,9 +205,12 @@ class BufferPool(Managed):
         PoolError
             The allocator returned something unusable.
         TypeError, ValueError
-            `nbytes` is no size, or `timeout` no time.
+            `nbytes` is no size, `timeout` no time, or `stream` no stream.
+        CudaUnavailableError
+            A `stream` is given, and CUDA can't be used here.
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
+        check_stream(stream)
         try:
             lease = (
                 self._pool.lease(asked.kind, timeout)
@@ -207,11 +222,12 @@ class BufferPool(Managed):
         lease._record.resource._nbytes = asked.nbytes
         if nbytes is None and asked is not self._usual:  # set_buffer_size came in between
             self._catch_up(asked)
-        return lease
+        return lease_of(lease, stream)
 
-    def try_lease(self, nbytes: int | None = None) -> Lease[BufferKind, Buffer] | None:
+    def try_lease(self, nbytes: int | None = None, *, stream: object = NO_STREAM) -> BufferLease | None:
         """Lease a buffer if one can be had without waiting, else return None; see `lease`."""
         asked = self._usual if nbytes is None else self._asked(nbytes)
+        check_stream(stream)
         try:
             lease = (
                 self._pool.try_lease(asked.kind)
@@ -220,15 +236,21 @@ class BufferPool(Managed):
             )
         except PoolExhaustedError as error:
             raise self._told(error, asked) from None
-        if lease is not None:
-            lease._record.resource._nbytes = asked.nbytes
-            if nbytes is None and asked is not self._usual:
-                self._catch_up(asked)
-        return lease
+        if lease is None:
+            return None
+        lease._record.resource._nbytes = asked.nbytes
+        if nbytes is None and asked is not self._usual:
+            self._catch_up(asked)
+        return lease_of(lease, stream)
 
     def lease_many(
-        self, n: int, nbytes: int | None = None, timeout: float | None = None
-    ) -> LeaseGroup[BufferKind, Buffer]:
+        self,
+        n: int,
+        nbytes: int | None = None,
+        timeout: float | None = None,
+        *,
+        stream: object = NO_STREAM,
+    ) -> BufferLeaseGroup:
         """Lease several buffers of one size at once: all of them or none.
 
         Nothing is held while waiting, so two such calls never wait for each other.
@@ -237,12 +259,12 @@ class BufferPool(Managed):
         ----------
         n : int
             How many, at least 1.
-        nbytes, timeout
+        nbytes, timeout, stream
             As for `lease`.
 
         Returns
         -------
-        LeaseGroup
+        BufferLeaseGroup
             Release it, or use it as a context manager, which gives the tuple of the buffers.
 
         Raises
@@ -253,6 +275,7 @@ class BufferPool(Managed):
             As for `lease`.
         """
         asked = self._usual if nbytes is None else self._asked(nbytes)
+        check_stream(stream)
         try:
             group = (
                 self._pool.lease_many(n, asked.kind, timeout)
@@ -265,7 +288,7 @@ class BufferPool(Managed):
             buffer._nbytes = asked.nbytes
         if nbytes is None and asked is not self._usual:
             self._catch_up(asked)
-        return group
+        return group_of(group, stream)
 
     def acquire(self, nbytes: int | None = None, timeout: float | None = None) -> Buffer:
         """Take a bare buffer, which the caller must hand to `release` or `discard`; see `lease`.
@@ -323,6 +346,25 @@ class BufferPool(Managed):
             What `when` raises in this call; the buffer is still held then.
         """
         self._pool.release(buffer, when)
+
+    def release_after(self, buffer: Buffer, stream: object) -> None:
+        """Give a bare buffer back once all is done that a CUDA stream has been given so far; as `BufferLease.release_after`.
+
+        Parameters
+        ----------
+        buffer : Buffer
+            Had from `acquire` or `try_acquire`, of whatever face of the pool.
+        stream
+            As for `BufferLease.release_after`.
+
+        Raises
+        ------
+        InvalidReleaseError
+            It isn't this pool's, or isn't out, or a lease holds it.  Nothing is recorded.
+        Exception
+            As for `BufferLease.release_after`; where it says that the lease stays, the buffer is the caller's still.
+        """
+        give_back_bare_after(self._pool, buffer, stream)
 
     def discard(self, buffer: Buffer) -> None:
         """Free a buffer had from `acquire` or `try_acquire` instead of keeping it; raises as `release`."""

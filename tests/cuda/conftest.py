@@ -11,9 +11,12 @@ from tests.helpers import cuda_driver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from respool.buffers import BufferPool
     from respool.cuda import CudaEvent, CudaEventPool
     from respool.cuda._driver import Driver
     from tests.helpers.cuda_driver import FakeCuda
+
+PAGE = 4096
 
 
 @pytest.fixture
@@ -78,3 +81,34 @@ def second(driver: Driver, context_id: int) -> Iterator[Any]:
     driver.pop_context()
     yield context
     driver.checked("cuCtxDestroy", driver.api.cuCtxDestroy, context)
+
+
+@pytest.fixture
+def shared_events(context_id: int) -> Iterator[CudaEventPool]:
+    """The process's pool of events; all that were lent are back at the end."""
+    from respool.cuda import CudaEventPool
+
+    shared = CudaEventPool.shared()
+    yield shared
+    assert shared.stats().leased == 0
+    shared.close()
+
+
+@pytest.fixture
+def pinned_buffers(shared_events: CudaEventPool) -> Iterator[BufferPool]:
+    """A pool of two pinned buffers of a page.  It has a thread, which asks what is pending whenever it likes."""
+    from respool.buffers import BufferPool, RegisteredAllocator
+
+    pool = BufferPool(RegisteredAllocator(), buffer_size=PAGE, max_bytes=2 * PAGE)
+    yield pool
+    pool.close(timeout=20)
+
+
+@pytest.fixture
+def plain_buffers(shared_events: CudaEventPool) -> Iterator[BufferPool]:
+    """A pool of two ordinary buffers of a page: what is pending is asked by calls only."""
+    from respool.buffers import BufferPool
+
+    pool = BufferPool(buffer_size=PAGE, max_bytes=2 * PAGE)
+    yield pool
+    pool.close(timeout=20)

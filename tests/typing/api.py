@@ -32,6 +32,8 @@ from respool import (
 from respool.buffers import (
     Allocator,
     Buffer,
+    BufferLease,
+    BufferLeaseGroup,
     BufferPool,
     HostAllocator,
     PageAlignedAllocator,
@@ -253,6 +255,17 @@ with buffers.lease(timeout=1) as buffer:
     assert_type(buffer.address, int)
     assert_type(buffer.nbytes, int)
     assert_type(buffer.capacity, int)
+with buffers.lease(stream=None) as buffer:
+    assert_type(buffer, Buffer)
+with buffers.lease_many(2, stream=7) as both:
+    assert_type(both, tuple[Buffer, ...])
+assert_type(buffers.lease(), BufferLease)
+assert_type(buffers.try_lease(stream=7), BufferLease | None)
+assert_type(buffers.lease_many(2), BufferLeaseGroup)
+assert_type(buffers.bind().lease(stream=7), BufferLease)
+buffers.lease().release_after(7)
+buffers.release_after(buffers.acquire(), 7)
+buffers.lease().release_after()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - which stream?
 assert_type(buffers.acquire(), Buffer)
 assert_type(buffers.try_acquire(), Buffer | None)
 assert_type(buffers.stats(), PoolStats)
