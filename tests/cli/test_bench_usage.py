@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class TestUsage:
     """What isn't there."""
 
-    @pytest.mark.parametrize("name", ["events", "buffers", "read"])
+    @pytest.mark.parametrize("name", ["read"])
     def test_later(self, name: str) -> None:
         """A bench that is to come is wrong usage, and the line says that it's to come."""
         code, out, err = respool("bench", name)
@@ -35,6 +35,8 @@ class TestUsage:
             ("handles:handles",),
             ("pool", "--busy"),
             ("pool", "--device", "0"),
+            ("events", "--device", "-1"),
+            ("events", "--device", "first"),
         ],
     )
     def test_wrong(self, arguments: tuple[str, ...]) -> None:

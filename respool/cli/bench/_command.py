@@ -7,7 +7,10 @@ This module owns the list of benches and their parts; each part is the module of
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +24,11 @@ if TYPE_CHECKING:
 PARTS = {
     "pool": ("uncontended", "contended", "fairness", "growth", "memory"),
     "handles": ("handles",),
+    "events": ("single", "threads", "live"),
+    "buffers": ("pinning", "standstill"),
 }
+#: Those that are measured on a GPU.
+_ON_GPU = {*PARTS["events"], *PARTS["buffers"]}
 #: By what the user may name, the modules.
 _MODULES = {
     **PARTS,
@@ -37,6 +44,11 @@ handles measures small objects over TLS from a server of its own; beside bare
 pycurl, requests, httpx and urllib3. It needs the extra `curl`, and the
 command openssl.
 
+events and buffers are measured on a GPU: events that are created and destroyed
+each time beside pooled ones, by cuda.bindings, by cuda.core and in C++, on one
+thread and many; and pinned memory beside CuPy's and PyTorch's. They need the
+extra `cuda`, and the rows in C++ nvcc or another compiler of C++.
+
 What isn't installed is left out, and listed as not measured. This installs
 all of it, and matplotlib for --plot:
 
@@ -44,7 +56,7 @@ all of it, and matplotlib for --plot:
       psycopg-pool 'psycopg[binary]' redis requests sqlalchemy urllib3
 """
 #: Named in the plan of the command line, and not there yet.
-_LATER = ("events", "buffers", "read")
+_LATER = ("read",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw the results into the folder DIR, as SVG; needs matplotlib",
     )
     parser.add_argument(
+        "--device",
+        metavar="N",
+        type=_device,
+        help="which GPU to measure on, for events and buffers: 0 by default",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="measure small sizes for a moment, to see that all can be measured; the figures mean nothing",
@@ -81,6 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, show, and write what was asked for."""
+    parts = list(dict.fromkeys(part for name in arguments.names for part in _MODULES[name]))
+    if arguments.device is not None and not _ON_GPU.intersection(parts):
+        print(
+            "respool: --device is for the benches events and buffers (see `respool bench --help`)",
+            file=sys.stderr,
+        )
+        return 2
     with Held():
         from respool.cli._standard import tell
         from respool.cli.bench import _plot, _show
@@ -94,9 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
         _plot.check_plotting(plots)
     if written is not None:
         _show.check_writable(written)
-    effort = QUICK if arguments.quick else FULL
+    effort = dataclasses.replace(QUICK if arguments.quick else FULL, device=arguments.device or 0)
     results: list[Result] = []
-    for part in dict.fromkeys(part for name in arguments.names for part in _MODULES[name]):
+    for part in parts:
         bench = importlib.import_module(f"respool.cli.bench.{part}")
         with count_progress(f"bench {part}", bench.steps(effort)) as tick:
             results.append(bench.run(effort, tick))
@@ -121,6 +146,12 @@ def _results_file(text: str) -> str:
             f"must be a file, and none with the suffix .md, as the Markdown beside it has, not {text!r}"
         )
     return text
+
+
+def _device(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,4}", text) is None:
+        raise argparse.ArgumentTypeError(f"must be a GPU's number, 0 or more, not {text!r}")
+    return int(text)
 
 
 def _name(text: str) -> str:

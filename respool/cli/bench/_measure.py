@@ -42,6 +42,8 @@ class Effort:
     burst: int = 2000
     #: Processes started in a repeat, where a process is what's measured.
     starts: int = 6
+    #: The GPU's number, where one is measured.
+    device: int = 0
 
     def scaled(self, size: int) -> int:
         """Give a size that this effort is enough for: all of it, or a small part."""

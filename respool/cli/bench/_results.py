@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from respool.cli.bench._text import amount_text, spread_texts, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Role = Literal["floor", "respool", "peer"]
 
@@ -314,6 +314,7 @@ class Result:
     claims: Sequence[Claim]
     missing: Sequence[Missing]
     packages: Sequence[str]  # whose versions matter
+    facts: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])  # of where it was measured
     quick: bool = False  # measured too shortly to say much
 
     @property

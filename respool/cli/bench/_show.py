@@ -84,7 +84,7 @@ def _as_dict(result: Result) -> dict[str, Any]:
         "bench": result.name,
         "command": result.command,
         "quick": result.quick,
-        "machine": describe(result.packages),
+        "machine": {**describe(result.packages), **result.facts},
         "sections": [section.as_dict() for section in result.sections],
         "claims": [{**claim.as_dict(), **unjudged} for claim in result.claims],
         "missing": {missing.name: missing.why for missing in result.missing},
@@ -92,7 +92,7 @@ def _as_dict(result: Result) -> dict[str, Any]:
 
 
 def _markdown(result: Result, picture: str | None) -> str:
-    machine = describe(result.packages)
+    machine = {**describe(result.packages), **result.facts}
     lines = [
         # With the interpreter's version, as there are pages for several.
         f"# {result.title}, {machine['python']}",
