@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -26,6 +27,11 @@ ALLOWED_SKIPS: tuple[tuple[str, str], ...] = (
         r"needs the interpreter lock: \S",
         "all Pythons of CI but the one of the session `free_threaded` have it",
     ),
+    (
+        r"needs a real GPU",
+        "scripts/gpu runs it where there is one; the other tests of CUDA run on the fake driver",
+    ),
+    (r"needs cuda\.bindings", "they're in the group test, for each system that has them"),
 )
 
 _skips: dict[str, str] = {}
@@ -83,8 +89,27 @@ def pytest_report_header() -> list[str]:
     return [f"respool {__version__} from {respool.__path__[0]}{lock}"]
 
 
+@functools.cache
+def _without_gpu(marked: str) -> str:
+    """Why tests for a real GPU can't run in this session, or nothing; `marked` is the session's ``-m``."""
+    if "gpu" not in marked or "not gpu" in marked:
+        # The driver is looked for once in a process, and the other tests need the fake one.
+        return "and a session of its own: pytest -m gpu"
+    try:
+        from respool.cuda import _driver
+
+        _driver.load()
+    except respool.PoolError as error:
+        return str(error)
+    return ""
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what is marked as impossible without the interpreter lock where there is none."""
+    """Skip what is marked as impossible without a GPU, or without the interpreter lock, where there is none."""
+    if item.get_closest_marker("gpu") is not None:
+        why = _without_gpu(str(item.config.getoption("markexpr")))
+        if why:
+            pytest.skip(f"needs a real GPU, {why}" if why.startswith("and") else f"needs a real GPU: {why}")
     if _locked():
         return
     for marker in item.iter_markers("needs_gil"):

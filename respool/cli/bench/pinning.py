@@ -99,8 +99,10 @@ def _claims(title: str, seconds: Mapping[str, Spread], target: float) -> list[Cl
 
 
 def _own(size: int, ends: ExitStack) -> Sequence[Contender]:
-    registered = ends.enter_context(BufferPool(RegisteredAllocator(), buffer_size=size, name="registered"))
-    allocated = ends.enter_context(BufferPool(PinnedAllocator(), buffer_size=size, name="allocated"))
+    registered = BufferPool(RegisteredAllocator(), buffer_size=size, name="registered")
+    allocated = BufferPool(PinnedAllocator(), buffer_size=size, name="allocated")
+    for pool in (registered, allocated):
+        ends.callback(pool.close)  # which waits: nothing is freed while the next size is measured
     pair = "buffer = pool.acquire(); pool.release(buffer)"
     block = "with pool.lease() as buffer:\n    pass"
     made = (
@@ -111,8 +113,8 @@ def _own(size: int, ends: ExitStack) -> Sequence[Contender]:
         ("with BufferPool.lease(), allocated memory", block, allocated),
     )
     return [
-        Contender(name=name, role="respool", statement=statement, names={"pool": pool})
-        for name, statement, pool in made
+        Contender(name=name, role="respool", statement=statement, names={"pool": of})
+        for name, statement, of in made
     ]
 
 

@@ -106,11 +106,11 @@ def _ways(gpu: Gpu, size: int, ends: ExitStack) -> dict[str, tuple[Role, Callabl
         "cuEventCreate + cuEventDestroy": ("peer", lambda: _event(gpu)),
     }
     for name, allocator in HITS.items():
-        pool = ends.enter_context(BufferPool(allocator(), buffer_size=size, name="bench"))
+        pool = BufferPool(allocator(), buffer_size=size, name="bench")
+        ends.callback(pool.close)
         ways[name] = ("respool", _hits(pool))
-    pool = ends.enter_context(
-        BufferPool(RegisteredAllocator(), buffer_size=size, max_bytes=_pages(size), name="bench")
-    )
+    pool = BufferPool(RegisteredAllocator(), buffer_size=size, max_bytes=_pages(size), name="bench")
+    ends.callback(pool.close)
     ways[DISCARD] = ("respool", _discarding(pool))
     events = ends.enter_context(CudaEventPool(name="bench"))
     ways[EVENTS] = ("respool", _event_hits(events))
