@@ -43,7 +43,8 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
     with all_ways(gpu) as ways, ExitStack() as ends:
         bare = [*ways.contenders(ends, records=False), *_more(gpu, ends)]
         recorded = [*ways.contenders(ends, records=True), _kept(gpu, ends)]
-        sections, claims = [], []
+        sections: list[Bars] = []
+        claims: list[Claim] = []
         for title, contenders, targets in (
             ("An event, not used", bare, _BARE),
             ("An event, recorded and waited for", recorded, _RECORDED),

@@ -44,7 +44,9 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
     sections: list[Section] = []
     claims: list[Claim] = []
     with all_ways(gpu) as ways:
-        roles = {way.name: way.role for way in ways.python} | dict.fromkeys(CPP, "peer")
+        roles: dict[str, Role] = {way.name: way.role for way in ways.python}
+        for name in CPP:
+            roles[name] = "peer"
         for records, title in _TITLES.items():
             found = {threads: _measure(ways, threads, effort, tick, records=records) for threads in THREADS}
             missing += [
