@@ -282,7 +282,7 @@ class TestUsage:
                     rf"argument {re.escape(label)}: (must be .*, not|there is no bench) ''", told
                 ), told
                 tried.append((name, label))
-        assert len(tried) == 11
+        assert len(tried) == 12
 
     @pytest.mark.parametrize(
         "arguments",

@@ -137,11 +137,16 @@ print(pool.stats().size)
 
 def test_a_broken_context() -> None:
     """After an illegal address acquires fail with its error, what is idle is left alone, and the process ends well."""
-    told = lines(BROKEN)
+    ended = run_program(BEGIN + BROKEN)
+    assert ended.code == 0, ended
+    told = ended.printed.splitlines()
     if told[0].startswith("no module"):
         pytest.skip(f"needs a real GPU, or one that runs this program: {told[0]}")
     assert told[:-1] == ["700"] * 5
     assert told[-1] == "0"
+    # What has to be left is told, once each: the events of that context, and memory that can't be unregistered.
+    assert ended.errors.count("has a sticky error; its 2 idle events are left to it") == 1, ended
+    assert ended.errors.count("the destroy hook failed") == ended.errors.count("stay quarantined") == 1, ended
 
 
 def test_a_fork() -> None:
