@@ -6,26 +6,22 @@ settle is an `Operation`.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from respool.errors import LeaseLostError
+from respool.io._awaited import Awaited, SoundCondition, wait_until_over
 from respool.io._fork import renew_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
+    from concurrent.futures import Future
 
     from respool.io._operation import Operation
 
-R = TypeVar("R")
-
-#: Seconds between looking up from a wait, for signals.
-_LOOK_UP: Final = 0.2
 _ENDED: Final = frozenset({CANCELLED_AND_NOTIFIED, FINISHED})
 
 
@@ -109,34 +105,6 @@ def _with_seconds(stats: ReadStats, seconds: float) -> ReadStats:
     return replace(stats, seconds=max(seconds, 1e-9))
 
 
-class Awaited(Future[R]):
-    """A future that can be waited for in the main thread without losing a signal.
-
-    One that comes just before the interpreter begins to wait on a lock doesn't end the
-    wait: Ctrl-C would do nothing.  So the main thread never waits for long at once.
-    """
-
-    def result(self, timeout: float | None = None) -> R:
-        """Return the result, or raise the error; as in `concurrent.futures.Future`."""
-        return super().result(self._wait(timeout))
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the error, or None; as in `concurrent.futures.Future`."""
-        return super().exception(self._wait(timeout))
-
-    def _wait(self, timeout: float | None) -> float | None:
-        """Wait, where this is the main thread; return the time that's left for others to wait."""
-        if threading.current_thread() is not threading.main_thread():
-            return timeout
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while not self.done():
-            left = end - time.monotonic()
-            if left <= 0:
-                return 0
-            wait([self], min(left, _LOOK_UP))
-        return 0
-
-
 class ReadFuture(Awaited[int]):
     """A read under way: a `concurrent.futures.Future` of the number of bytes read, awaitable too.
 
@@ -160,7 +128,7 @@ class ReadFuture(Awaited[int]):
     def after_fork(self) -> None:
         """Be over in a child: who would settle it is a thread of the parent's, which may also hold its lock."""
         self._tally.after_fork()
-        self._condition = threading.Condition()
+        self._condition = SoundCondition()
         # By hand, as the proper way would call back whoever is to be called, and that's the parent's business.
         if self._state == CANCELLED:
             self._state = CANCELLED_AND_NOTIFIED  # or whoever waits for several would wait for this one
@@ -218,10 +186,12 @@ class ReadFuture(Awaited[int]):
 
 def wait_all(reads: Sequence[ReadFuture]) -> None:
     """Wait until all have ended, or one in an error or by cancellation."""
-    while True:
-        state = wait(reads, _LOOK_UP, FIRST_EXCEPTION)
-        if not state.not_done or any(read.cancelled() or read.exception() for read in state.done):
-            return
+
+    def enough() -> bool:
+        over = [read for read in reads if read.done()]
+        return len(over) == len(reads) or any(read.cancelled() or read.exception() for read in over)
+
+    wait_until_over(reads, enough)
 
 
 def abandon(reads: Iterable[ReadFuture]) -> None:

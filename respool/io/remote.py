@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from respool.curl.origin import Origin, redact, split
-from respool.io._future import Awaited, ReadFuture, Tally
+from respool.io._awaited import Awaited
+from respool.io._future import ReadFuture, Tally
 from respool.io._head import NOTHING
 from respool.io._redirect import Address
 from respool.io._remote_jobs import ReadJob, SizeJob
