@@ -121,7 +121,7 @@ class Acquiring(Queueing):
         marks[me] = record
         failure: BaseException | None = None
         try:
-            if record.lane is LOST:
+            if record.lane is LOST:  # pragma: no cover - in a forked child: test_fork_in_handlers
                 raise self.forked("validated")
             try:
                 valid = True if validate(record.row.key, record.resource) else False  # noqa: SIM210 - no call
@@ -223,7 +223,9 @@ class Acquiring(Queueing):
         hooks.enter(record)
         try:
             try:
-                if record.phase is not CREATING:
+                if (
+                    record.phase is not CREATING
+                ):  # pragma: no cover - in a forked child: test_fork_in_handlers
                     raise self.forked("created")
                 record.resource = resource = hooks.create(lane.key)
             finally:
@@ -254,7 +256,7 @@ class Acquiring(Queueing):
         return LeaseLostError(f"pool {self.name}: the process has forked while a resource was being {doing}")
 
     def _made_locked(self, record: Record, generation: int) -> None:
-        if record.row.dead:
+        if record.row.dead:  # pragma: no cover - in a forked child: test_fork_in_handlers
             raise self.forked("created")
         self.accounts.made(record)
         record.holder = None

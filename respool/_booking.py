@@ -225,7 +225,7 @@ class Booking(Engine):
     def withdraw_locked(self, ticket: Waiter) -> None:
         """Take a ticket out of line whatever it was given meanwhile: that goes on to the next."""
         accounts = self.accounts
-        if ticket.record.row.dead:  # from before a fork
+        if ticket.record.row.dead:  # pragma: no cover - in a forked child: test_fork_in_handlers
             return
         accounts.leave(ticket)
         if ticket.state is SERVED:

@@ -184,7 +184,7 @@ class Engine(ABC):
                     self.accounts.counted = False
                     raise
                 finally:
-                    if self.owner != me:
+                    if self.owner != me:  # pragma: no cover - in a forked child: test_fork_in_handlers
                         self.begin_anew()
                     self.owner = 0
         finally:
@@ -242,7 +242,7 @@ class Engine(ABC):
                     self.accounts.counted = False
                     raise
                 finally:
-                    if self.owner != me:
+                    if self.owner != me:  # pragma: no cover - in a forked child: test_fork_in_handlers
                         self.begin_anew()
                     self.owner = 0
                     self.lock.release()

@@ -270,7 +270,7 @@ class Core(Upkeep):
 
         That section goes on, on this process's copy of the books, which nobody else can see any more.
         """
-        if self.owner == get_ident():
+        if self.owner == get_ident():  # pragma: no cover - in a forked child: test_fork_in_handlers
             self.owner = -self.owner
             return
         self.begin_anew()

@@ -208,7 +208,7 @@ class Queueing(Deferring):
         wait: bool,  # noqa: FBT001
     ) -> str:
         accounts = self.accounts
-        if ticket.record.phase is LIMBO:
+        if ticket.record.phase is LIMBO:  # pragma: no cover - in a forked child: test_fork_in_handlers
             raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
         self.settle_locked(work)
         if ticket.state is not WAITING:
@@ -295,7 +295,7 @@ class Queueing(Deferring):
         """Sleep until `ticket` is served or out of line.  A loop in a function of its own: see `Engine._pump`."""
         row = ticket.record.row
         while ticket.state is WAITING:
-            if ticket.record.phase is LIMBO:
+            if ticket.record.phase is LIMBO:  # pragma: no cover - in a forked child: test_fork_in_handlers
                 raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
             nap = ticket.nap  # before the look at `poller`: whoever sets that puts a new one in its place
             polls = self.poller is ticket
