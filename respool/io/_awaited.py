@@ -32,8 +32,8 @@ class SoundCondition(threading.Condition):
     The interpreter looks both methods up before it calls the first; the properties run then, when nothing is held.
     """
 
-    __enter__ = property(lambda self: self._lock.__enter__)
-    __exit__ = property(lambda self: self._lock.__exit__)
+    __enter__ = property(lambda self: self._lock.__enter__)  # pyright: ignore[reportAssignmentType] - a bound method, too
+    __exit__ = property(lambda self: self._lock.__exit__)  # pyright: ignore[reportAssignmentType] - a bound method, too
 
 
 class Awaited(Future[R]):
