@@ -123,9 +123,13 @@ def count_for(loop: Loop, threads: int, seconds: float) -> int:
     Contention sets in only when threads run for longer than the switch interval, so what few turns
     cost tells little of what many cost: look again until it fits.
     """
+    return _count(lambda count: throughput_seconds(loop, threads, count), threads, seconds)
+
+
+def _count(run: Callable[[int], float], each: int, seconds: float) -> int:
     count = 32
     for _ in range(_TRIES):
-        took = throughput_seconds(loop, threads, count) * threads * count
+        took = run(count) * each * count
         if seconds / 2 < took < seconds * 2:
             break
         count = max(1, round(count * min(8.0, seconds / took)))
@@ -146,16 +150,34 @@ def interleaved(
     Each thread's work is the same in all repeats: `count` turns, or as many as take `seconds` in all.
     `tick` is called after each repeat.
     """
+    runs = {name: _throughput(loop, threads) for name, loop in loops.items()}
+    return interleaved_runs(runs, each=threads, repeats=repeats, seconds=seconds, count=count, tick=tick)
+
+
+def _throughput(loop: Loop, threads: int) -> Callable[[int], float]:
+    return lambda count: throughput_seconds(loop, threads, count)
+
+
+def interleaved_runs(
+    runs: Mapping[str, Callable[[int], float]],
+    *,
+    each: int = 1,
+    repeats: int,
+    seconds: float = 0.0,
+    count: int = 0,
+    tick: Callable[[], object] = lambda: None,
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Do the same with whatever can tell the seconds of one: of `each` times as many as it's asked to do."""
     failures: dict[str, str] = {}
-    counts = dict.fromkeys(loops, count)
+    counts = dict.fromkeys(runs, count)
     if not count:
-        for name, loop in loops.items():
+        for name, run in runs.items():
             _unless_it_fails(
                 name,
                 failures,
-                lambda: counts.update({name: count_for(loop, threads, seconds)}),  # noqa: B023 - run at once
+                lambda: counts.update({name: _count(run, each, seconds)}),  # noqa: B023 - run at once
             )
-    order = list(loops)
+    order = list(runs)
     figures: dict[str, list[float]] = {name: [] for name in order}
     for _ in range(repeats):
         for name in order:
@@ -163,7 +185,7 @@ def interleaved(
                 _unless_it_fails(
                     name,
                     failures,
-                    lambda: figures[name].append(throughput_seconds(loops[name], threads, counts[name])),  # noqa: B023 - run at once
+                    lambda: figures[name].append(runs[name](counts[name])),  # noqa: B023 - run at once
                 )
         tick()
         # So that nobody always runs after the same neighbour.

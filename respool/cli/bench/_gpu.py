@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import re
 import threading
 import time
@@ -10,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from respool.buffers._sizes import aligned
 from respool.cli._errors import CommandError
 from respool.cuda import CudaError
 from respool.cuda._driver import NON_BLOCKING, PORTABLE, Driver, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from contextlib import ExitStack
 
 #: What is measured with.
 PACKAGES = ("cuda-bindings", "cuda-core", "cupy-cuda12x", "cupy-cuda13x", "torch")
@@ -76,6 +79,18 @@ def _driver_version() -> str:
         return "of unknown version"
     found = re.search(r"\s(\d+\.\d+(?:\.\d+)*)\s", text)
     return found[1] if found else "of unknown version"
+
+
+def touched(size: int, ends: ExitStack) -> tuple[int, int]:
+    """Map whole pages that hold so many bytes, and touch them; give address and bytes.
+
+    They stay as long as the stack isn't closed.
+    """
+    memory = mmap.mmap(-1, aligned(size, mmap.PAGESIZE))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    ctypes.memset(address, 0, len(memory))
+    ends.callback(lambda: memory)  # which refers to it until then
+    return address, len(memory)
 
 
 class Holder:

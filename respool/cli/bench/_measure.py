@@ -15,7 +15,7 @@ import dataclasses
 import timeit
 from typing import TYPE_CHECKING
 
-from respool.cli.bench._results import Spread
+from respool.cli.bench._results import Bars, Claim, Row, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -118,6 +118,31 @@ def measure(
         for name, seconds in best.items():
             figures[name].append(seconds)
     return {name: Spread(tuple(values)) for name, values in figures.items()}
+
+
+def bars(title: str, unit: str, contenders: Iterable[Contender], seconds: Mapping[str, Spread]) -> Bars:
+    """Put contenders side by side, as ratios to the one that is the unit."""
+    rows = [
+        Row(
+            name=one.name,
+            role=one.role,
+            seconds=seconds[one.name],
+            ratio=seconds[one.name].over(seconds[unit]),
+        )
+        for one in contenders
+    ]
+    return Bars(title=title, unit=unit, rows=rows)
+
+
+def cheaper(title: str, ours: str, theirs: str, seconds: Mapping[str, Spread], target: float) -> Claim:
+    """Claim that ours is so many times cheaper than theirs, at least."""
+    return Claim(
+        text=f"{title}: {ours}, cheaper than {theirs}",
+        unit="times",
+        figure=seconds[theirs].over(seconds[ours]),
+        target=target,
+        at_most=False,
+    )
 
 
 def _number(timer: timeit.Timer, batch: float) -> int:

@@ -10,12 +10,12 @@ import dataclasses
 import os
 import shutil
 import subprocess
-import tempfile
 import timeit
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from respool.cli._temporary import temporary_directory, temporary_folder
 from respool.cli.bench._measure import Contender
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def native(device: int) -> Generator[Native]:
     NativeError
         There's no compiler, it can't compile this, or the program can't use the device.
     """
-    with tempfile.TemporaryDirectory(prefix="respool-bench-") as folder:
+    with temporary_directory("respool-bench-", temporary_folder()) as folder:
         program = Path(folder) / "events"
         compiler = _compile(program)
         process = subprocess.Popen(  # noqa: S603 - compiled just now

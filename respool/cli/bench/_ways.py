@@ -183,12 +183,17 @@ def all_ways(gpu: Gpu) -> Generator[Ways]:
         core = cuda_core(gpu)
         found = [bindings(gpu), *pooled(gpu, pool), core]
         missing = [one for one in found if isinstance(one, Missing)]
-        try:
-            program = ends.enter_context(native(gpu.number))
-        except NativeError as error:
-            program = None
-            missing += [Missing(name=name, why=str(error)) for name in CPP]
+        program, without = native_program(gpu, ends)
+        missing += without
         yield Ways(python=[one for one in found if isinstance(one, Way)], native=program, missing=missing)
+
+
+def native_program(gpu: Gpu, ends: ExitStack) -> tuple[Native | None, list[Missing]]:
+    """Start the program of the C++ rows, which ends with the stack; or tell why these are missing."""
+    try:
+        return ends.enter_context(native(gpu.number)), []
+    except NativeError as error:
+        return None, [Missing(name=name, why=str(error)) for name in CPP]
 
 
 def native_contenders(program: Native, *, records: bool) -> list[Contender]:

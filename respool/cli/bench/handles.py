@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from respool.cli.bench._measure import Contender, Effort, close_all, measure
+from respool.cli.bench._measure import Contender, Effort, bars, close_all, measure
 from respool.cli.bench._peers import load
-from respool.cli.bench._results import Bars, Claim, Missing, Result, Row
+from respool.cli.bench._results import Claim, Missing, Result
 from respool.cli.bench._tls_server import BODY, Serving, tls_server
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
             seconds = measure(contenders, effort, tick=tick)
         finally:
             close_all(contenders)
-    rows = [
-        Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(seconds[UNIT]))
-        for c in contenders
-    ]
     return Result(
         name="handles",
         title="Small objects over TLS",
@@ -51,7 +47,7 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
             "round trips on top, so the difference is larger there."
         ),
         repeats=effort.repeats,
-        sections=[Bars(title="One object", unit=UNIT, rows=rows)],
+        sections=[bars("One object", UNIT, contenders, seconds)],
         claims=[
             Claim(
                 text=f"{_POOLED}: cheaper than {_FRESH}",

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from respool.cli.bench import _gpu
 from respool.cli.bench._measure import measure
-from respool.cli.bench._native import NativeError, native
 from respool.cli.bench._operations import ROUNDS
-from respool.cli.bench._results import Claim, Curves, Line, Missing, Result, Spread
-from respool.cli.bench._ways import BOUND, CPP, WITH, bindings, native_contenders, pooled
+from respool.cli.bench._results import Claim, Curves, Line, Result, Spread
+from respool.cli.bench._ways import BOUND, WITH, bindings, native_contenders, native_program, pooled
 from respool.cuda import CudaEventPool
 
 if TYPE_CHECKING:
@@ -44,19 +43,15 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
     once = dataclasses.replace(effort, repeats=1, rounds=min(ROUNDS, effort.rounds))
     figures: dict[str, dict[int, list[float]]] = {}
     roles: dict[str, Role] = {}
-    missing: list[Missing] = []
     facts = gpu.facts()
     with ExitStack() as ends:
         pool = ends.enter_context(CudaEventPool(name="bench"))
         ways = [bindings(gpu), *(way for way in pooled(gpu, pool) if way.name in {BOUND, WITH})]
         contenders = [way.contender(ends.enter_context(way.own()), records=False) for way in ways]
-        program = None
-        try:
-            program = ends.enter_context(native(gpu.number))
+        program, missing = native_program(gpu, ends)
+        if program is not None:
             contenders += native_contenders(program, records=False)
             facts["C++ compiler"] = program.compiler
-        except NativeError as error:
-            missing += [Missing(name=name, why=str(error)) for name in CPP]
         for one in contenders:
             roles[one.name] = one.role
             figures[one.name] = {size: [] for size in sizes}

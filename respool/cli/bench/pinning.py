@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from respool.buffers import BufferPool, PinnedAllocator, RegisteredAllocator
 from respool.cli.bench import _gpu
-from respool.cli.bench._measure import Contender, measure
+from respool.cli.bench._measure import Contender, bars, cheaper, measure
 from respool.cli.bench._peers import load
-from respool.cli.bench._results import Bars, Claim, Missing, Result, Row
+from respool.cli.bench._results import Missing, Result
 from respool.cuda._driver import PORTABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from respool.cli.bench._gpu import Gpu
     from respool.cli.bench._measure import Effort
-    from respool.cli.bench._results import Spread
+    from respool.cli.bench._results import Bars, Claim
 
 _SIZES = (64 << 10, 4 << 20, 64 << 20)
 UNIT = "BufferPool of registered memory, bound: acquire+release"
@@ -60,13 +60,12 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
                 *(one for one in others if isinstance(one, Contender)),
             ]
             seconds = measure(contenders, shorter, tick=tick)
-        rows = [
-            Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(seconds[UNIT]))
-            for c in contenders
-        ]
-        sections.append(Bars(title=title, unit=UNIT, rows=rows))
+        sections.append(bars(title, UNIT, contenders, seconds))
         if full in _CHEAPER:
-            claims += _claims(title, seconds, _CHEAPER[full])
+            claims += [
+                cheaper(title, ours, theirs, seconds, _CHEAPER[full])
+                for ours, theirs in ((PINNED, ALLOCATE), (UNIT, REGISTER))
+            ]
     return Result(
         name="buffers:pinning",
         title="Pinned memory",
@@ -83,19 +82,6 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
         facts=gpu.facts(),
         quick=effort.quick,
     )
-
-
-def _claims(title: str, seconds: Mapping[str, Spread], target: float) -> list[Claim]:
-    return [
-        Claim(
-            text=f"{title}: {ours}, cheaper than {theirs}",
-            unit="times",
-            figure=seconds[theirs].over(seconds[ours]),
-            target=target,
-            at_most=False,
-        )
-        for ours, theirs in ((PINNED, ALLOCATE), (UNIT, REGISTER))
-    ]
 
 
 def _own(size: int, ends: ExitStack) -> Sequence[Contender]:
@@ -121,11 +107,7 @@ def _own(size: int, ends: ExitStack) -> Sequence[Contender]:
 def _driver(gpu: Gpu, size: int, ends: ExitStack) -> Sequence[Contender]:
     """Make and free by way of cuda.bindings, as a program does that keeps nothing."""
     api = gpu.driver.api
-    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-    kept = mmap.mmap(-1, pages)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(kept))
-    ctypes.memset(address, 0, pages)
-    ends.callback(lambda: kept)  # it lives as long as that
+    address, pages = _gpu.touched(size, ends)
     names: dict[str, Any] = {
         "register": api.cuMemHostRegister,
         "unregister": api.cuMemHostUnregister,

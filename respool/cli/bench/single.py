@@ -10,18 +10,18 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from respool.cli.bench import _gpu
-from respool.cli.bench._measure import Contender, measure
-from respool.cli.bench._results import Bars, Claim, Result, Row
+from respool.cli.bench._measure import Contender, bars, cheaper, measure
+from respool.cli.bench._results import Result
 from respool.cli.bench._ways import BOUND, CORE, CREATE, all_ways
 from respool.cuda import CudaEventPool
 from respool.cuda._driver import DISABLE_TIMING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from respool.cli.bench._gpu import Gpu
     from respool.cli.bench._measure import Effort
-    from respool.cli.bench._results import Spread
+    from respool.cli.bench._results import Bars, Claim
 
 UNIT = BOUND
 _MANY = 64
@@ -50,8 +50,12 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
             ("An event, recorded and waited for", recorded, _RECORDED),
         ):
             seconds = measure(contenders, effort, tick=tick)
-            sections.append(_bars(title, contenders, seconds))
-            claims += _claims(title, seconds, targets)
+            sections.append(bars(title, UNIT, contenders, seconds))
+            claims += [
+                cheaper(title, ours, theirs, seconds, target)
+                for (ours, theirs), target in targets.items()
+                if theirs in seconds
+            ]
         facts = {**gpu.facts(), **ways.facts}
     return Result(
         name="events:single",
@@ -70,31 +74,6 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
         facts=facts,
         quick=effort.quick,
     )
-
-
-def _bars(title: str, contenders: Sequence[Contender], seconds: Mapping[str, Spread]) -> Bars:
-    unit = seconds[UNIT]
-    rows = [
-        Row(name=one.name, role=one.role, seconds=seconds[one.name], ratio=seconds[one.name].over(unit))
-        for one in contenders
-    ]
-    return Bars(title=title, unit=UNIT, rows=rows)
-
-
-def _claims(
-    title: str, seconds: Mapping[str, Spread], targets: Mapping[tuple[str, str], float]
-) -> list[Claim]:
-    return [
-        Claim(
-            text=f"{title}: {ours}, cheaper than {theirs}",
-            unit="times",
-            figure=seconds[theirs].over(seconds[ours]),
-            target=target,
-            at_most=False,
-        )
-        for (ours, theirs), target in targets.items()
-        if theirs in seconds
-    ]
 
 
 def _more(gpu: Gpu, ends: ExitStack) -> Sequence[Contender]:

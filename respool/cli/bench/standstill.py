@@ -7,12 +7,12 @@ A stream is held for a known time.  It uses none of the memory that is allocated
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from respool.buffers import BufferPool, PinnedAllocator, RegisteredAllocator
+from respool.buffers._sizes import aligned
 from respool.cli.bench import _gpu
 from respool.cli.bench._results import Bars, Claim, Result, Row, Spread
 from respool.cuda import CudaEventPool
@@ -109,16 +109,14 @@ def _ways(gpu: Gpu, size: int, ends: ExitStack) -> dict[str, tuple[Role, Callabl
         pool = BufferPool(allocator(), buffer_size=size, name="bench")
         ends.callback(pool.close)
         ways[name] = ("respool", _hits(pool))
-    pool = BufferPool(RegisteredAllocator(), buffer_size=size, max_bytes=_pages(size), name="bench")
+    pool = BufferPool(
+        RegisteredAllocator(), buffer_size=size, max_bytes=aligned(size, mmap.PAGESIZE), name="bench"
+    )
     ends.callback(pool.close)
     ways[DISCARD] = ("respool", _discarding(pool))
     events = ends.enter_context(CudaEventPool(name="bench"))
-    ways[EVENTS] = ("respool", _event_hits(events))
+    ways[EVENTS] = ("respool", _hits(events))
     return ways
-
-
-def _pages(size: int) -> int:
-    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def _freeing(gpu: Gpu, size: int) -> Callable[[], object]:
@@ -132,11 +130,8 @@ def _allocating(gpu: Gpu, size: int, ends: ExitStack) -> Callable[[], object]:
 
 
 def _unregistering(gpu: Gpu, size: int, ends: ExitStack) -> Callable[[], object]:
-    memory = mmap.mmap(-1, _pages(size))
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    ctypes.memset(address, 0, len(memory))
-    gpu.driver.host_register(address, len(memory), PORTABLE)
-    ends.callback(lambda: memory)  # it's mapped as long as that
+    address, pages = _gpu.touched(size, ends)
+    gpu.driver.host_register(address, pages, PORTABLE)
     return lambda: gpu.driver.host_unregister(address)
 
 
@@ -145,13 +140,15 @@ def _event(gpu: Gpu) -> Callable[[], object]:
     return lambda: driver.destroy_event(driver.create_event(DISABLE_TIMING))
 
 
-def _hits(pool: BufferPool) -> Callable[[], Callable[[], object]]:
+def _hits(pool: BufferPool | CudaEventPool) -> Callable[[], Callable[[], object]]:
+    own: Any = pool  # each gives and takes what's its own
+
     def prepare() -> Callable[[], object]:
-        buffer = pool.acquire()
+        held = own.acquire()
 
         def act() -> None:
-            pool.release(buffer)
-            pool.release(pool.acquire())
+            own.release(held)
+            own.release(own.acquire())
 
         return act
 
@@ -162,18 +159,5 @@ def _discarding(pool: BufferPool) -> Callable[[], Callable[[], object]]:
     def prepare() -> Callable[[], object]:
         buffer = pool.acquire()  # waits until the one before has been freed: there's room for one
         return lambda: pool.discard(buffer)
-
-    return prepare
-
-
-def _event_hits(pool: CudaEventPool) -> Callable[[], Callable[[], object]]:
-    def prepare() -> Callable[[], object]:
-        event = pool.acquire()
-
-        def act() -> None:
-            pool.release(event)
-            pool.release(pool.acquire())
-
-        return act
 
     return prepare

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from respool.cli.bench import _gpu
-from respool.cli.bench._crowd import throughput_seconds
+from respool.cli.bench._crowd import interleaved_runs, throughput_seconds
+from respool.cli.bench._measure import cheaper
 from respool.cli.bench._results import Bars, Claim, Curves, Line, Missing, Result, Row, Spread
 from respool.cli.bench._ways import BOUND, CPP, CREATE, Ways, all_ways
 
@@ -28,8 +29,6 @@ _MANY = (8, 16)
 _TITLES = {False: "An event, not used", True: "An event, recorded and waited for"}
 #: Of what other benches take for a run of several threads: there are many runs.
 _SHARE = 0.6
-#: Runs until a number of turns is taken for good enough.
-_TRIES = 6
 
 
 def steps(effort: Effort) -> int:
@@ -57,13 +56,7 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
             seconds = {threads: figures for threads, (figures, _) in found.items()}
             sections += _sections(title, seconds, roles)
             claims += [
-                Claim(
-                    text=f"{title}, {threads} threads: {BOUND}, cheaper than {CREATE}",
-                    unit="times",
-                    figure=seconds[threads][CREATE].over(seconds[threads][BOUND]),
-                    target=_TARGETS[records],
-                    at_most=False,
-                )
+                cheaper(f"{title}, {threads} threads", BOUND, CREATE, seconds[threads], _TARGETS[records])
                 for threads in _MANY
             ]
         facts = {**gpu.facts(), **ways.facts}
@@ -116,47 +109,16 @@ def _measure(
     }
     if ways.native is not None:
         runs |= {name: _native(ways.native, way, threads, records=records) for name, way in CPP.items()}
-    counts: dict[str, int] = {}
-    failures: dict[str, str] = {}
-    figures: dict[str, list[float]] = {name: [] for name in runs}
-    for name, one in runs.items():
-        try:
-            counts[name] = _count(one, effort.run * _SHARE)
-        except Exception as error:  # noqa: BLE001 - what breaks under load is a gap in the table, not the end of it
-            failures[name] = f"{type(error).__name__}: {error}"
-    order = list(counts)
-    for _ in range(effort.runs):
-        for name in order:
-            if name in failures:
-                continue
-            try:
-                figures[name].append(runs[name](counts[name]) / counts[name])
-            except Exception as error:  # noqa: BLE001 - as above
-                failures[name] = f"{type(error).__name__}: {error}"
-        tick()
-        # So that nobody always runs after the same neighbour.
-        order.append(order.pop(0))
+    figures, failures = interleaved_runs(runs, repeats=effort.runs, seconds=effort.run * _SHARE, tick=tick)
     for name in (CREATE, BOUND):
         if name in failures:
             raise RuntimeError(f"{name}, {threads} threads: {failures[name]}")
-    kept = {name: Spread(tuple(values)) for name, values in figures.items() if name not in failures}
-    return kept, failures
+    return {name: Spread(tuple(values)) for name, values in figures.items()}, failures
 
 
 def _python(loop: Loop, threads: int) -> Callable[[int], float]:
-    return lambda count: throughput_seconds(loop, threads, count) * threads * count
+    return lambda count: throughput_seconds(loop, threads, count) * threads
 
 
 def _native(program: Native, way: str, threads: int, *, records: bool) -> Callable[[int], float]:
-    return lambda count: program.seconds(way, records=records, threads=threads, count=count)
-
-
-def _count(one: Callable[[int], float], seconds: float) -> int:
-    """Find how many turns of each thread take about so many seconds; by the way, warm up."""
-    count = 32
-    for _ in range(_TRIES):
-        took = one(count)
-        if seconds / 2 < took < seconds * 2:
-            break
-        count = max(1, round(count * min(8.0, seconds / took)))
-    return count
+    return lambda count: program.seconds(way, records=records, threads=threads, count=count) / count

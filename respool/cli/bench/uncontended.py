@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from respool import PoolLimits, ResourcePool
 from respool.cli.bench import _peers
-from respool.cli.bench._measure import Contender, Effort, close_all, measure
-from respool.cli.bench._results import Bars, Claim, Missing, Result, Row, Spread
+from respool.cli.bench._measure import Contender, Effort, bars, close_all, measure
+from respool.cli.bench._results import Claim, Missing, Result, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,10 +74,6 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
             at_most=True,
         )
     )
-    rows = [
-        Row(name=c.name, role=c.role, seconds=seconds[c.name], ratio=seconds[c.name].over(unit))
-        for c in contenders
-    ]
     return Result(
         name="pool:uncontended",
         title="An uncontended acquire and release",
@@ -88,7 +84,7 @@ def run(effort: Effort, tick: Callable[[], object]) -> Result:
             "All pools are set up with a limit of a few resources where they have limits, and with resources that cost nothing."
         ),
         repeats=effort.repeats,
-        sections=[Bars(title="What it costs", unit=UNIT, rows=rows)],
+        sections=[bars("What it costs", UNIT, contenders, seconds)],
         claims=claims,
         missing=[peer for peer in found if isinstance(peer, Missing)],
         packages=_peers.PACKAGES,
