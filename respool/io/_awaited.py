@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
 R = TypeVar("R")
 
@@ -60,9 +60,15 @@ class Awaited(Future[R]):
             raise TimeoutError  # what waiting on the condition would raise, which a signal handler could cut in two
         return None
 
+    def _call_off(self, callback: Callable[[Any], object]) -> None:
+        """Take a callback back, unless whoever settles it may be calling them by now."""
+        with self._condition:
+            if not self.done() and callback in self._done_callbacks:  # type: ignore[attr-defined]
+                self._done_callbacks.remove(callback)  # type: ignore[attr-defined]
+
 
 def wait_until_over(
-    futures: Iterable[Awaited[Any]], enough: Callable[[], bool], timeout: float | None = None
+    futures: Sequence[Awaited[Any]], enough: Callable[[], bool], timeout: float | None = None
 ) -> None:
     """Wait until enough of them are over, looking up now and then."""
     if enough():
@@ -71,9 +77,14 @@ def wait_until_over(
     bell: SimpleQueue[object] = SimpleQueue()  # in C, so that a handler that raises leaves nothing taken
     for future in futures:
         future.add_done_callback(bell.put)
-    while not enough():
-        left = end - time.monotonic()
-        if left <= 0:
-            return
-        with contextlib.suppress(Empty):
-            bell.get(timeout=min(left, _LOOK_UP))
+    try:
+        while not enough():
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(Empty):
+                bell.get(timeout=min(left, _LOOK_UP))
+    finally:
+        # Or a read that is asked for again and again would keep them all.
+        for future in futures:
+            future._call_off(bell.put)  # noqa: SLF001 - this module's own

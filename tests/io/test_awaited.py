@@ -70,3 +70,16 @@ def test_the_result_of_a_wait() -> None:
         threads.start(future.set_result, 5)
         assert future.result() == 5
     assert future.exception() is None
+
+
+def test_waits_in_vain_leave_nothing_behind() -> None:
+    """Who asks again and again for a read that isn't over doesn't make it grow."""
+    future: Awaited[int] = Awaited()
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            future.result(0)
+        with pytest.raises(TimeoutError):
+            future.exception(0.001)
+    assert future._done_callbacks == []  # type: ignore[attr-defined]
+    future.set_result(1)
+    assert future.result() == 1
