@@ -20,7 +20,7 @@ from respool._line import Queueing
 from respool._slot import CHECKING, CONDEMNED, CREATING, GONE, READY, Record
 from respool._waiter import Armful, Hand, Waiter
 from respool._work import FORGOTTEN, GOING, LOST, RETURNED, STALE, UNMADE, UNUSED, Lane, Work
-from respool.errors import LeaseLostError, PoolError, safe_repr
+from respool.errors import PoolError, safe_repr
 from respool.limits import check_cost, check_timeout
 
 __all__ = ["Acquiring"]
@@ -122,7 +122,7 @@ class Acquiring(Queueing):
         failure: BaseException | None = None
         try:
             if record.lane is LOST:  # pragma: no cover - in a forked child: test_fork_in_handlers
-                raise self.forked("validated")
+                raise self.forked("a resource was being validated")
             try:
                 valid = True if validate(record.row.key, record.resource) else False  # noqa: SIM210 - no call
             except BaseException as error:  # noqa: BLE001 - raised again below, if it's no Exception
@@ -135,7 +135,7 @@ class Acquiring(Queueing):
                 record.phase is not CHECKING
             ):  # pragma: no cover - in a forked child, whose tracer sees no frame begun before
                 hand.guard = None
-                raise self.forked("validated")
+                raise self.forked("a resource was being validated")
             if valid:
                 record.phase = READY
                 return True
@@ -226,14 +226,14 @@ class Acquiring(Queueing):
                 if (
                     record.phase is not CREATING
                 ):  # pragma: no cover - in a forked child: test_fork_in_handlers
-                    raise self.forked("created")
+                    raise self.forked("a resource was being created")
                 record.resource = resource = hooks.create(lane.key)
             finally:
                 hooks.leave(record)
             if (
                 record.phase is not CREATING
             ):  # pragma: no cover - in a forked child, whose tracer sees no frame begun before
-                raise self.forked("created")
+                raise self.forked("a resource was being created")
             if resource is None:
                 raise PoolError(f"pool {self.name}: create returned None for key {safe_repr(lane.key)}")
             if self.by_id.setdefault(id(resource), record) is not record:
@@ -251,13 +251,9 @@ class Acquiring(Queueing):
         if hooks.times_creation:
             hooks.tell("created", lane.key, seconds_taken)
 
-    def forked(self, doing: str) -> LeaseLostError:
-        """Make the error for a child that is still in a call of its parent's."""
-        return LeaseLostError(f"pool {self.name}: the process has forked while a resource was being {doing}")
-
     def _made_locked(self, record: Record, generation: int) -> None:
         if record.row.dead:  # pragma: no cover - in a forked child: test_fork_in_handlers
-            raise self.forked("created")
+            raise self.forked("a resource was being created")
         self.accounts.made(record)
         record.holder = None
         if self.timed:

@@ -209,7 +209,7 @@ class Queueing(Deferring):
     ) -> str:
         accounts = self.accounts
         if ticket.record.phase is LIMBO:  # pragma: no cover - in a forked child: test_fork_in_handlers
-            raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
+            raise self.forked("this thread waited")
         self.settle_locked(work)
         if ticket.state is not WAITING:
             return DECIDED
@@ -291,12 +291,16 @@ class Queueing(Deferring):
                 self.inbox.append([CANCELLED, row])
                 self.under_lock(self.withdraw_locked, ticket)
 
+    def forked(self, meanwhile: str) -> LeaseLostError:
+        """Make the error for a child that is still in a call of its parent's."""
+        return LeaseLostError(f"pool {self.name}: the process has forked while {meanwhile}")
+
     def _sleep_on(self, ticket: Waiter, deadline: float | None) -> None:
         """Sleep until `ticket` is served or out of line.  A loop in a function of its own: see `Engine._pump`."""
         row = ticket.record.row
         while ticket.state is WAITING:
-            if ticket.record.phase is LIMBO:  # pragma: no cover - in a forked child: test_fork_in_handlers
-                raise LeaseLostError(f"pool {self.name}: the process has forked while this thread waited")
+            if ticket.record.phase is LIMBO:
+                raise self.forked("this thread waited")
             nap = ticket.nap  # before the look at `poller`: whoever sets that puts a new one in its place
             polls = self.poller is ticket
             most = backstop(len(self.accounts.sleeping))

@@ -112,7 +112,7 @@ class Losses(Booking):
         record: Record = getattr(lost, "record", VOID)
         phase = record.phase
         accounts = self.accounts
-        if phase is not GONE and record.row.dead and phase is not QUEUED:
+        if phase is not GONE and phase is not QUEUED and record.row.dead:
             pass  # a row with a room is never dropped: it's from before a fork, and this is the child
         elif phase is QUEUED:
             ticket = record.holder

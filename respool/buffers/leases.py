@@ -40,8 +40,6 @@ class _NoStream:
 NO_STREAM: Final = _NoStream()
 """Stands for a stream that isn't given: None is the legacy one."""
 
-_CLASSLESS = FREE_THREADED  # a change of class stops all threads there
-
 
 def check_stream(stream: object) -> None:
     """See that a stream is one, if it's given: before anything is taken that is to be given back after it."""
@@ -155,16 +153,22 @@ class _StreamGroup(_AtEnd, BufferLeaseGroup):
     __slots__ = ("_stream",)
 
 
+def _made(kind: Any, at_end: Any, stream: object) -> Any:  # noqa: ANN401 - one of two classes, and one of it
+    """Make an empty one: of the class that a stream at the end of its with-block asks for, if there's one."""
+    if stream is NO_STREAM:
+        return kind.__new__(kind)
+    made = at_end.__new__(at_end)
+    made._stream = stream
+    return made
+
+
 def lease_of(lease: Lease[BufferKind, Buffer], stream: object = NO_STREAM) -> BufferLease:
     """Make one of these of a lease; for the stream that its with-block ends with, if there is one."""
-    if stream is NO_STREAM and not _CLASSLESS:
+    if stream is NO_STREAM and not FREE_THREADED:  # there a change of class stops all threads
         lease.__class__ = BufferLease
         return cast("BufferLease", cast("object", lease))
-    own = cast("Any", BufferLease if stream is NO_STREAM else _StreamLease)
-    made = own.__new__(own)
+    made = _made(BufferLease, _StreamLease, stream)
     made._record = lease._record
-    if stream is not NO_STREAM:
-        made._stream = stream
     # Both for a moment: it's given back once, whichever is dropped first.
     if FREE_THREADED:
         made._hold = cast("Any", lease)._hold
@@ -177,14 +181,11 @@ def lease_of(lease: Lease[BufferKind, Buffer], stream: object = NO_STREAM) -> Bu
 
 def group_of(group: LeaseGroup[BufferKind, Buffer], stream: object = NO_STREAM) -> BufferLeaseGroup:
     """Make one of these of a group."""
-    if stream is NO_STREAM and not _CLASSLESS:
+    if stream is NO_STREAM and not FREE_THREADED:
         group.__class__ = BufferLeaseGroup
         return cast("BufferLeaseGroup", cast("object", group))
-    own = cast("Any", BufferLeaseGroup if stream is NO_STREAM else _StreamGroup)
-    made = own.__new__(own)
+    made = _made(BufferLeaseGroup, _StreamGroup, stream)
     made._lane = group._lane
-    if stream is not NO_STREAM:
-        made._stream = stream
     made._guards = group._guards
     group._guards = []
     return cast("BufferLeaseGroup", made)
